@@ -1,0 +1,1 @@
+../../tocsin/__init__.py

@@ -1,0 +1,1 @@
+"""The tocsin command and everything a fleet is run with."""

@@ -1,0 +1,1 @@
+"""Due occurrences out to Kafka."""

@@ -1,0 +1,1 @@
+"""Hourly peaks, verified; benchmarks."""

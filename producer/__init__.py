@@ -1,0 +1,1 @@
+"""Schedules in: the schedulers, and the insert rule every writer follows."""

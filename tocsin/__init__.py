@@ -1,0 +1,1 @@
+"""Tocsin: a scheduler for billions of schedules, on Cassandra and Kafka."""
