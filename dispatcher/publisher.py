@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-
 from tocsin.schema.errors import SettingsError
 
 if TYPE_CHECKING:
