@@ -33,7 +33,7 @@ lint: .venv/test ## ruff, mypy strict, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@PYTHONPATH=.typecheck $(BIN)/lint-imports --no-cache
+	@cd .typecheck && ../$(BIN)/lint-imports --no-cache --config ../pyproject.toml
 
 bench: .venv/test ## Benchmarks, as ratios to a bare loop in the same run
 	@$(BIN)/tocsin bench dispatch
