@@ -35,7 +35,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of this host. CLOCK_BOOTTIME counts suspended time too; where it is missing, CLOCK_MONOTONIC serves."""
+    """The clocks of this host; the monotonic one counts suspended time too where the system has such a clock."""
 
     _boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -20,6 +20,8 @@ from functools import lru_cache
 import msgspec
 
 from tocsin.schema.errors import InvalidSchedule, TocsinError
+from tocsin.schema.levels import Level
+from tocsin.schema.zones import zone_data_version
 
 #: Entries of one pack at most; with the byte limit it keeps a row far below Cassandra's warning for large cells.
 PACK_ENTRIES_MAX = 200
@@ -73,6 +75,12 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
         if self.verify and tries in {None, self.tries}:
             return self
         return msgspec.structs.replace(self, verify=True, tries=self.tries if tries is None else tries)
+
+    def as_stored(self, level: Level) -> Entry:
+        """What a pack of this level holds: on far a pointer, always to be verified; a timer is whole everywhere."""
+        if level is not Level.FAR or self.kind == Kind.TIMER:
+            return self
+        return msgspec.structs.replace(self, verify=True, spec=b"", payload=b"", zone_data=zone_data_version())
 
 
 class UnknownFormat(TocsinError):

@@ -9,11 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tocsin.schema.errors import SettingsError
-
-SECOND_MS = 1_000
-MINUTE_MS = 60 * SECOND_MS
-HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
+from tocsin.schema.instants import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

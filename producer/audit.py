@@ -1,0 +1,43 @@
+"""The audit's rule: insert what should be armed; harmless where it is.
+
+The source is the due itself: where committed has reached it, the occurrence was dispatched and its successor armed, and
+nothing is left to do. A chain that meets an entry waiting already ends there, so a second copy never becomes a second
+chain.
+"""
+
+from __future__ import annotations
+
+from tocsin.producer.insert import Inserter, Place, Placement
+from tocsin.schema.entries import Entry
+from tocsin.schema.schedules import ScheduleRow, Spec, State, decode_spec
+
+
+def entry_for(row: ScheduleRow, spec: Spec, nominal: int, *, previous: int = 0) -> Entry:
+    """The entry of one occurrence of a schedule."""
+    return Entry(
+        schedule_id=row.schedule_id,
+        scheduled_for=nominal,
+        due=spec.due_of(row.schedule_id, nominal),
+        version=row.version,
+        previous=previous,
+        spec=row.spec,
+        payload=row.payload,
+    )
+
+
+def entry_from(row: ScheduleRow, instant: int) -> Entry | None:
+    """The schedule's first occurrence at or after the instant; None where it is not active or has none left."""
+    if row.state is not State.ACTIVE:
+        return None
+    spec = decode_spec(row.spec)
+    nominal = spec.first_from(max(row.since, instant))
+    return None if nominal is None else entry_for(row, spec, nominal)
+
+
+async def insert_next(inserter: Inserter, row: ScheduleRow, now: int, *, deadline: int | None = None) -> Place | None:
+    """Arm the schedule's next occurrence; None: nothing had to be done."""
+    entry = entry_from(row, now)
+    if entry is None:
+        return None
+    (place,) = await inserter.insert([Placement(entry, source=entry.due)], deadline=deadline)
+    return place

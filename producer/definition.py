@@ -1,0 +1,228 @@
+"""What a caller says of a schedule, checked at the edge before anything is written.
+
+Times are timezone-aware, periods are timedeltas, payload is bytes; a naive time is refused because nobody can know
+which instant it means. Every refusal is an InvalidSchedule with the field, the value and the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
+from tocsin.schema.instants import ceil_ms
+from tocsin.schema.recurrence import AnyRecurrence, Once, until_for_max_runs
+from tocsin.schema.schedules import CatchUp, Spec, encode_spec
+
+#: Characters of a schedule id at most.
+SCHEDULE_ID_LENGTH_MAX = 255
+#: Bytes of a payload at most, unless a setting raises it.
+PAYLOAD_BYTES_MAX = 64 * 1024
+#: Bytes a setting may raise it to: a record has to pass Kafka's default of 1 MiB.
+PAYLOAD_BYTES_LIMIT = 900 * 1024
+#: The longest jitter.
+JITTER_MAX = timedelta(hours=12)
+#: Bytes of all headers of a schedule at most.
+HEADERS_BYTES_MAX = 8 * 1024
+#: Kafka's limit for the name of a topic.
+TOPIC_LENGTH_MAX = 249
+_TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSchedule:
+    """A schedule to create; the arguments of `Scheduler.create`.
+
+    Raises:
+        InvalidSchedule: a field has the wrong type, is out of range or contradicts another one.
+    """
+
+    schedule_id: str
+    recurrence: AnyRecurrence
+    topic: str
+    payload: bytes = b""
+    content_type: str | None = None
+    headers: Mapping[str, str] | None = None
+    partition_key: str | None = None
+    #: No occurrence before it; timezone-aware.
+    start: datetime | None = None
+    #: No occurrence after it; inclusive, timezone-aware.
+    until: datetime | None = None
+    max_runs: int | None = None
+    jitter: timedelta = timedelta(0)
+    catch_up: CatchUp = CatchUp.LATEST
+    max_catch_up: int = 1000
+    expires_after: timedelta | None = None
+    exclude: Iterable[str] | None = None
+    paused: bool = False
+    tenant: str = "default"
+    tags: Iterable[str] = ()
+    definition: str | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        check_schedule_id(self.schedule_id)
+        check_topic(self.topic)
+        _check_payload(self.payload)
+        for name in ("content_type", "partition_key", "definition"):
+            _check_text(name, getattr(self, name), length_max=1024, optional=True)
+        _check_text("tenant", self.tenant, length_max=128)
+        _check_text("note", self.note, length_max=4096, printable=False)
+        _check_duration("jitter", self.jitter, timedelta(0), JITTER_MAX)
+        if self.expires_after is not None:
+            _check_duration("expires_after", self.expires_after, timedelta(milliseconds=1), timedelta(days=366))
+        _check_count("max_catch_up", self.max_catch_up)
+        if self.max_runs is not None:
+            _check_count("max_runs", self.max_runs)
+        if not isinstance(self.recurrence, AnyRecurrence):
+            reason = "must be Once, Every, Daily, Weekly, Monthly, Yearly or Cron"
+            raise InvalidSchedule("recurrence", self.recurrence, reason)
+        if not isinstance(self.catch_up, CatchUp):
+            raise InvalidSchedule("catch_up", self.catch_up, "must be a CatchUp: LATEST, ALL, EARLIEST or SKIP")
+        start, until = instant_of("start", self.start), instant_of("until", self.until)
+        if start is not None and until is not None and start > until:
+            raise InvalidSchedule("until", self.until, "lies before start")
+        header_pairs(self.headers)
+        names_of("tags", self.tags)
+        names_of("exclude", self.exclude or ())
+
+    def spec(self, created_at: int) -> Spec:
+        """What is stored, for a schedule created then (ms UTC).
+
+        Equal requests give equal specs for one instant of creation: that is how a repeated create is recognised.
+        """
+        start = instant_of("start", self.start)
+        recurrence = self.recurrence.resolve(self.schedule_id, created_at if start is None else start)
+        until = instant_of("until", self.until)
+        if self.max_runs is not None:
+            last = until_for_max_runs(recurrence, created_at if start is None else start, self.max_runs)
+            until = last if until is None else min(until, last)
+        return Spec(
+            recurrence=recurrence,
+            topic=self.topic,
+            tenant=self.tenant,
+            start=start,
+            until=until,
+            jitter_ms=_milliseconds(self.jitter),
+            catch_up=self.catch_up,
+            max_catch_up=self.max_catch_up,
+            expires_after_ms=None if self.expires_after is None else _milliseconds(self.expires_after),
+            exclude=tuple(sorted(names_of("exclude", self.exclude or ()))),
+            content_type=self.content_type,
+            headers=header_pairs(self.headers),
+            partition_key=self.partition_key,
+            definition=self.definition,
+        )
+
+
+def check_occurs(spec: Spec, since: int, now: int, grace_ms: int) -> None:
+    """Refuse a spec without any occurrence from `since` on, and a single one that is long past.
+
+    Raises:
+        NeverOccurs: there is no occurrence.
+        InstantInPast: a `Once` lies more than `grace_ms` before now.
+    """
+    recurrence = spec.recurrence
+    first = spec.first_from(since)
+    if isinstance(recurrence, Once) and (first is None or first < now - grace_ms):
+        raise InstantInPast("recurrence", recurrence, f"its instant has passed: {recurrence}. Choose a later one.")
+    if first is None:
+        raise NeverOccurs("recurrence", recurrence, "has no occurrence within start and until")
+
+
+def encoded(spec: Spec) -> bytes:
+    """The spec as stored. Raises InvalidSchedule where it cannot be written as JSON text."""
+    try:
+        return encode_spec(spec)
+    except (UnicodeEncodeError, ValueError) as error:
+        raise InvalidSchedule("spec", None, f"cannot be written as JSON text: {error}") from error
+
+
+def check_schedule_id(schedule_id: Any) -> None:
+    """Refuse what is not 1–255 printable characters."""
+    _check_text("schedule_id", schedule_id, length_max=SCHEDULE_ID_LENGTH_MAX)
+
+
+def check_topic(topic: Any) -> None:
+    """Refuse what Kafka would not take for the name of a topic."""
+    _check_text("topic", topic, length_max=TOPIC_LENGTH_MAX)
+    if topic in {".", ".."} or not _TOPIC_CHARACTERS.issuperset(topic):
+        raise InvalidSchedule("topic", topic, "may hold letters, digits, '.', '_' and '-' only, and not be '.' or '..'")
+
+
+def instant_of(field: str, value: datetime | None) -> int | None:
+    """A timezone-aware datetime as ms UTC, rounded up: never early. Raises InvalidSchedule for a naive one."""
+    return None if value is None else ceil_ms(value, field=field)
+
+
+def header_pairs(headers: Any) -> tuple[tuple[str, str], ...]:
+    """Headers as stored. `ce_` and `content-type` are CloudEvents' own."""
+    if headers is None:
+        return ()
+    if not isinstance(headers, Mapping):
+        raise InvalidSchedule("headers", headers, "must be a mapping of text to text")
+    for name, value in headers.items():
+        _check_text("headers", name, length_max=255)
+        _check_text("headers", value, length_max=HEADERS_BYTES_MAX, empty=True)
+        if name.lower().startswith("ce_") or name.lower() == "content-type":
+            raise InvalidSchedule("headers", name, "'ce_…' and 'content-type' are set by Tocsin (CloudEvents); rename it")
+    pairs = tuple(sorted(headers.items()))
+    if sum(len(name.encode()) + len(value.encode()) for name, value in pairs) > HEADERS_BYTES_MAX:
+        raise InvalidSchedule("headers", None, f"are larger than {HEADERS_BYTES_MAX} bytes in all")
+    return pairs
+
+
+def names_of(field: str, names: Any) -> frozenset[str]:
+    """A set of short names, tags or calendars."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise InvalidSchedule(field, names, "must be a collection of texts")
+    found = frozenset(names)
+    for name in found:
+        _check_text(field, name, length_max=128)
+    if len(found) > 64:
+        raise InvalidSchedule(field, None, "holds more than 64 names")
+    return found
+
+
+def _check_payload(payload: Any) -> None:
+    if not isinstance(payload, bytes):
+        raise InvalidSchedule("payload", None, f"must be bytes, not {type(payload).__name__}; encode it first")
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        reason = f"has {len(payload)} bytes, allowed are {PAYLOAD_BYTES_MAX}; store it elsewhere and send a reference"
+        raise PayloadTooLarge("payload", None, reason)
+
+
+def _check_text(
+    field: str, value: Any, *, length_max: int, optional: bool = False, printable: bool = True, empty: bool = False
+) -> None:
+    if optional and value is None:
+        return
+    if not isinstance(value, str):
+        raise InvalidSchedule(field, value, f"must be text, not {type(value).__name__}")
+    if not value and not empty and printable:
+        raise InvalidSchedule(field, value, "is empty")
+    if len(value) > length_max:
+        raise InvalidSchedule(field, value[:40] + "…", f"has {len(value)} characters, allowed are {length_max}")
+    for character in value:
+        if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} and (printable or character not in "\n\t"):
+            raise InvalidSchedule(field, value, f"holds the control character U+{ord(character):04X}; remove it")
+
+
+def _check_duration(field: str, value: Any, least: timedelta, most: timedelta) -> None:
+    if not isinstance(value, timedelta):
+        raise InvalidSchedule(field, value, f"must be a timedelta, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise InvalidSchedule(field, value, f"must lie between {least} and {most}")
+
+
+def _check_count(field: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
+        raise InvalidSchedule(field, value, "must be a whole number from 1 to 1,000,000")
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return -(-duration // timedelta(milliseconds=1))

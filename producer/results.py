@@ -1,0 +1,96 @@
+"""What callers get back: schedules and changes, frozen, with timezone-aware times."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tocsin.schema.instants import to_datetime
+from tocsin.schema.recurrence import AnyRecurrence
+from tocsin.schema.schedules import CatchUp, ScheduleRow, State, decode_spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A schedule as it is stored now. All times are UTC."""
+
+    schedule_id: str
+    version: int
+    state: State
+    recurrence: AnyRecurrence
+    topic: str
+    payload: bytes
+    content_type: str | None
+    headers: dict[str, str]
+    partition_key: str | None
+    start: datetime | None
+    until: datetime | None
+    jitter: timedelta
+    catch_up: CatchUp
+    max_catch_up: int
+    expires_after: timedelta | None
+    exclude: tuple[str, ...]
+    tenant: str
+    tags: frozenset[str]
+    definition: str | None
+    note: str
+    created_at: datetime
+    updated_at: datetime
+    #: When the next occurrence is due, jitter included; None where there is none. Derived, not stored.
+    next_at: datetime | None
+
+
+class ChangeOutcome(enum.Enum):
+    """What an acknowledged change means for occurrences that were pending."""
+
+    #: None of the replaced version's later occurrences will be dispatched, nor was one on its way.
+    PREVENTED = "prevented"
+    #: Some were due just now and may have been dispatched; `Change.uncertain` names them where they can be named.
+    POSSIBLY_DISPATCHED = "possibly_dispatched"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The answer to update, pause, resume and cancel."""
+
+    schedule: Schedule
+    outcome: ChangeOutcome
+    #: Occurrence keys that may have been dispatched.
+    uncertain: tuple[str, ...]
+
+
+def schedule_of(row: ScheduleRow, now: int) -> Schedule:
+    """The public form of a row, with the next due after `now` (ms UTC)."""
+    spec = decode_spec(row.spec)
+    next_at = None
+    if row.state is State.ACTIVE:
+        nominal = spec.first_from(max(row.since, now - spec.jitter_ms))
+        while nominal is not None and spec.due_of(row.schedule_id, nominal) < now:
+            nominal = spec.next_after(nominal)
+        next_at = None if nominal is None else to_datetime(spec.due_of(row.schedule_id, nominal))
+    return Schedule(
+        schedule_id=row.schedule_id,
+        version=row.version,
+        state=row.state,
+        recurrence=spec.recurrence,
+        topic=spec.topic,
+        payload=row.payload,
+        content_type=spec.content_type,
+        headers=dict(spec.headers),
+        partition_key=spec.partition_key,
+        start=None if spec.start is None else to_datetime(spec.start),
+        until=None if spec.until is None else to_datetime(spec.until),
+        jitter=timedelta(milliseconds=spec.jitter_ms),
+        catch_up=spec.catch_up,
+        max_catch_up=spec.max_catch_up,
+        expires_after=None if spec.expires_after_ms is None else timedelta(milliseconds=spec.expires_after_ms),
+        exclude=spec.exclude,
+        tenant=row.tenant,
+        tags=row.tags,
+        definition=spec.definition,
+        note=row.note,
+        created_at=to_datetime(row.created_at),
+        updated_at=to_datetime(row.updated_at),
+        next_at=next_at,
+    )

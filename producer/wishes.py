@@ -1,0 +1,181 @@
+"""What callers want of a schedule, one class each; change.py grants them all in the same way.
+
+A wish looks at the current row and says what should become of it, refuses, or recognises the row as its own result:
+that is what makes repeating a call with an unknown outcome safe. None of them touches a store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tocsin.producer.change import Draft
+from tocsin.producer.definition import NewSchedule, check_occurs, encoded
+from tocsin.schema.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, VersionConflict
+from tocsin.schema.recurrence import Once
+from tocsin.schema.schedules import ScheduleRow, Spec, State, decode_spec
+
+
+@dataclass(frozen=True)
+class Create:
+    """A schedule that is not there yet."""
+
+    schedule: NewSchedule
+    grace_ms: int
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """Equal content, whoever wrote it: the result is in place."""
+        if current is not None:
+            if current.state is State.CANCELLED or not self._is(current):
+                raise ScheduleExists(current.schedule_id, current)
+            return None
+        spec = self.schedule.spec(now)
+        since = min(now, spec.recurrence.at_ms) if isinstance(spec.recurrence, Once) else now
+        check_occurs(spec, since, now, self.grace_ms)
+        return Draft(
+            state=State.PAUSED if self.schedule.paused else State.ACTIVE,
+            spec=encoded(spec),
+            payload=self.schedule.payload,
+            tenant=self.schedule.tenant,
+            tags=frozenset(self.schedule.tags),
+            note=self.schedule.note,
+            since=since,
+            keeps_before=0,
+        )
+
+    def _is(self, row: ScheduleRow) -> bool:
+        wanted = self.schedule
+        return (
+            encoded(wanted.spec(row.created_at)) == row.spec
+            and wanted.payload == row.payload
+            and frozenset(wanted.tags) == row.tags
+            and wanted.note == row.note
+        )
+
+
+class Update:
+    """A patch: what is not named stays. The new version owns nominal times from now on.
+
+    Args:
+        schedule_id: whose.
+        patch: makes the wanted spec, payload, tags and note of the current ones.
+        grace_ms: how far in the past a single instant may lie.
+        expected_version: refuse on any other; None: the version first read.
+    """
+
+    def __init__(self, schedule_id: str, patch: Patch, *, grace_ms: int, expected_version: int | None = None) -> None:
+        self._schedule_id = schedule_id
+        self._patch = patch
+        self._grace_ms = grace_ms
+        self._expected_version = expected_version
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """A row that has the wanted content already is the result: saving without a change changes nothing."""
+        current = _living(current, self._schedule_id, "updated")
+        spec, content = self._patch.applied(current)
+        text = encoded(spec)
+        if content == current and text == current.spec:
+            return None
+        if self._expected_version is None:
+            self._expected_version = current.version
+        if current.version != self._expected_version:
+            raise VersionConflict(self._schedule_id, self._expected_version, current.version)
+        if text != current.spec and spec.recurrence != decode_spec(current.spec).recurrence:
+            check_occurs(spec, now, now, self._grace_ms)
+        return Draft(
+            state=current.state,
+            spec=text,
+            payload=content.payload,
+            tenant=spec.tenant,
+            tags=content.tags,
+            note=content.note,
+            since=now,
+            keeps_before=now,
+        )
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The named changes of an update; None: stays as it is."""
+
+    spec: dict[str, object]
+    payload: bytes | None = None
+    tags: frozenset[str] | None = None
+    note: str | None = None
+
+    def applied(self, row: ScheduleRow) -> tuple[Spec, ScheduleRow]:
+        """The wanted spec, and the row with the wanted payload, tags and note."""
+        import msgspec
+
+        changes: dict[str, object] = {
+            name: value
+            for name, value in (("payload", self.payload), ("tags", self.tags), ("note", self.note))
+            if value is not None
+        }
+        return msgspec.structs.replace(decode_spec(row.spec), **self.spec), msgspec.structs.replace(row, **changes)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """No occurrence until resumed; everything pending is dropped."""
+
+    schedule_id: str
+    note: str
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """A paused schedule is the result."""
+        row = _living(current, self.schedule_id, "paused")
+        return None if row.state is State.PAUSED else _same(row, State.PAUSED, now, note=self.note or row.note)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Goes on, with nominal times from `resume_from` (ms UTC; None: now) on; earlier ones were never owed."""
+
+    schedule_id: str
+    resume_from: int | None
+    grace_ms: int
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """An active schedule is the result."""
+        row = _living(current, self.schedule_id, "resumed")
+        if row.state is State.ACTIVE:
+            return None
+        since = now if self.resume_from is None else self.resume_from
+        if since > now:
+            raise InvalidSchedule("resume_from", since, "lies in the future; resume then, or update start")
+        check_occurs(decode_spec(row.spec), since, now, self.grace_ms)
+        return _same(row, State.ACTIVE, since, note=row.note)
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """No occurrence any more; the row stays for audit."""
+
+    schedule_id: str
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """A cancelled schedule is the result."""
+        if current is None:
+            raise ScheduleNotFound(self.schedule_id)
+        return None if current.state is State.CANCELLED else _same(current, State.CANCELLED, now, note=current.note)
+
+
+def _living(row: ScheduleRow | None, schedule_id: str, verb: str) -> ScheduleRow:
+    if row is None:
+        raise ScheduleNotFound(schedule_id)
+    if row.state is State.CANCELLED:
+        raise InvalidSchedule("schedule_id", schedule_id, f"is cancelled and cannot be {verb}; create another schedule")
+    return row
+
+
+def _same(row: ScheduleRow, state: State, since: int, *, note: str) -> Draft:
+    return Draft(
+        state=state,
+        spec=row.spec,
+        payload=row.payload,
+        tenant=row.tenant,
+        tags=row.tags,
+        note=note,
+        since=since,
+        keeps_before=0,
+    )
