@@ -198,3 +198,6 @@ class Store(Protocol):
 
     async def write_dead_letter(self, letter: DeadLetter) -> None:
         """Keep what will not be dispatched. The same letter again is harmless."""
+
+    def read_dead_letters(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[DeadLetter]]:
+        """Dead letters of a range with after < at <= through, by instant, page by page."""
