@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+from tocsin.dispatcher.partitioning import partition_hash
 from tocsin.schema.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -41,7 +43,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     key: bytes  # the occurrence key; what consumers dedupe on
     value: bytes
     headers: list[tuple[str, bytes]]
-    partition_key: bytes  # hashed to the partition; see partitioning.py
+    partition_key: bytes  # decides the partition; see partitioning.py
+    partition_hash: int = -1  # of the partition key, where there was time to compute it ahead; -1: not yet
+
+    def partition(self, partition_count: int) -> int:
+        """Where it goes in a topic of so many partitions."""
+        hashed = self.partition_hash
+        return (hashed if hashed >= 0 else partition_hash(self.partition_key)) % partition_count
 
 
 class Outcome(enum.Enum):
