@@ -173,7 +173,7 @@ class ConfluentClient:
             await asyncio.to_thread(producer.close)
 
     def _produce(self, producer: Producer, parcel: Parcel, report: Reporter, indices: Iterable[int]) -> None:
-        produce = producer.produce
+        produce: Callable[..., None] = producer.produce
         topic, records, partition_count = parcel.topic, parcel.records, parcel.partition_count
         for index in indices:
             record = records[index]

@@ -221,7 +221,7 @@ class KafkaPublisher:
             self._threads = None
 
     async def _carry(self, lane: Lane, turn: Turn, records: Sequence[Record]) -> list[Outcome]:
-        parcels = []
+        parcels: list[Parcel] = []
         try:
             await turn.comes()
             for part, size_bytes in self._parts(records):
@@ -230,7 +230,7 @@ class KafkaPublisher:
                 parcels.append(await self._hand_over(lane, part, size_bytes))
         finally:
             turn.over()
-        outcomes = []
+        outcomes: list[Outcome] = []
         for parcel in parcels:
             await asyncio.shield(parcel.finished)
             if Outcome.BROKER_AWAY in parcel.outcomes:
