@@ -1,0 +1,253 @@
+"""A local stack of real parts: one or three Cassandra nodes and a Kafka broker, on this machine's loopback only.
+
+Containers where a Docker engine answers, else Java processes (stack_docker, stack_java). One directory holds one stack:
+
+    stack.json              the plan: engine, addresses, ports; written before anything starts
+    <service>/              its configuration, data and log
+    <service>.process.json  which process it is, noted by that process itself (Java engine)
+    stopping                there while the stack is being removed
+    lock                    held while a command starts or stops services
+
+Nothing else is needed to find the stack again, so `down` works in another terminal and after a crash of the starter at
+any moment. A stack outlives its starter unless it is `short_lived`; then a reaper stops it when the starter ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tocsin.deploy import stack_ready
+from tocsin.deploy.maven import Report, locked
+from tocsin.deploy.stack_child import STOPPING
+from tocsin.deploy.stack_docker import DockerEngine, docker_answers
+from tocsin.deploy.stack_errors import DirectoryInUse, StackRefused
+from tocsin.deploy.stack_java import JavaEngine
+from tocsin.deploy.stack_plan import PLAN_FILE, StackPlan, make_plan, read_plan
+from tocsin.deploy.stack_reaper import start_reaper
+from tocsin.deploy.stack_service import Service, ServiceEngine
+
+LOCK_FILE = "lock"
+
+
+def report_nothing(what: str, done: int, total: int) -> None:
+    """Keep quiet about progress."""
+
+
+class LocalStack:
+    """The stack in a directory. Nodes are numbered from 1, as their addresses are."""
+
+    def __init__(self, directory: Path, *, short_lived: bool = False, report: Report = report_nothing) -> None:
+        self.directory = directory.absolute()
+        self._short_lived = short_lived
+        self._report = report
+        self._reaper: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, nodes: int = 1, cassandra_port: int | None = None, kafka_port: int | None = None) -> None:
+        """Start what does not run yet, and return once all of it serves.
+
+        A stack that an interrupted or crashed run left is completed, its data kept. Whatever ends this call early, a
+        signal included, stops what it began.
+
+        Raises:
+            StackRefused: a port is taken, the directory holds other things, or another stack is in it.
+            StackUnavailable: this machine lacks something, or a service did not start (ServiceFailed).
+        """
+        self._claim_directory()
+        with self._locked():
+            found = read_plan(self.directory)
+            plan = found or self._new_plan(nodes, cassandra_port, kafka_port)
+            _require_same(plan, nodes, cassandra_port, kafka_port)
+            begun: list[Service] = []
+            try:
+                self._complete(plan, begun)
+            except BaseException:
+                for service in begun:
+                    service.stop(gently=False)
+                if found is None:
+                    self._remove(plan)
+                raise
+
+    def stop(self) -> None:
+        """Stop every service and delete the stack's data; nothing happens where no stack is in the directory."""
+        if self._reaper is not None:
+            # Closing its standard input makes the reaper do it; two stopping at once would wait for each other's lock.
+            self._reaper.communicate()
+            self._reaper = None
+        plan = read_plan(self.directory)
+        if plan is not None:
+            with self._locked():
+                self._remove(plan)
+            self._forget_directory()
+
+    @property
+    def running(self) -> bool:
+        """Whether every service runs."""
+        plan = read_plan(self.directory)
+        return plan is not None and all(service.running for service in _engine(plan, self.directory).services())
+
+    def stop_node(self, node: int, *, gently: bool = True) -> None:
+        """End a Cassandra node, its data kept: gently flushes first, otherwise it is killed."""
+        self._node(node).stop(gently=gently)
+
+    def start_node(self, node: int) -> None:
+        """Start a stopped node on its data, and return once it and the other running ones work together."""
+        self._node(node).start()
+        self._await_cassandra()
+
+    def pause_node(self, node: int) -> None:
+        """Freeze a node: its connections stay open and nothing answers."""
+        self._node(node).pause()
+
+    def resume_node(self, node: int) -> None:
+        """Let a paused node go on; it is not waited for."""
+        self._node(node).resume()
+
+    def stop_kafka(self, *, gently: bool = True) -> None:
+        """End the broker, its topics kept."""
+        self._kafka().stop(gently=gently)
+
+    def start_kafka(self) -> None:
+        """Start the stopped broker on its topics, and return once it serves."""
+        self._kafka().start()
+        self._await_kafka()
+
+    @property
+    def plan(self) -> StackPlan:
+        """What the stack consists of.
+
+        Raises:
+            StackRefused: no stack is in the directory.
+        """
+        plan = read_plan(self.directory)
+        if plan is None:
+            raise StackRefused(f"no local stack is in {self.directory}; start one: tocsin up")
+        return plan
+
+    @property
+    def cassandra_contact_points(self) -> tuple[str, ...]:
+        """The nodes' addresses, node 1 first."""
+        return self.plan.cassandra_addresses
+
+    @property
+    def cassandra_port(self) -> int:
+        """The port of every node."""
+        return self.plan.cassandra_port
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """The broker: host:port."""
+        return self.plan.kafka_bootstrap
+
+    @property
+    def sink_url(self) -> str:
+        """The broker's URL."""
+        return self.plan.sink_url
+
+    def store_url(self, keyspace: str = "tocsin") -> str:
+        """Return the URL of a keyspace on these nodes, which need not exist."""
+        return self.plan.store_url(keyspace)
+
+    def _claim_directory(self) -> None:
+        directory = self.directory
+        directory.mkdir(parents=True, exist_ok=True)
+        ours = {PLAN_FILE, LOCK_FILE, STOPPING}
+        if read_plan(directory) is None and {entry.name for entry in directory.iterdir()} - ours:
+            raise DirectoryInUse(directory, "the directory holds other files; name an empty or a new one.")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with locked(self.directory / LOCK_FILE):
+            yield
+
+    def _new_plan(self, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> StackPlan:
+        (self.directory / STOPPING).unlink(missing_ok=True)
+        plan = make_plan(
+            stack_id=secrets.token_hex(8),
+            engine="docker" if docker_answers() else "java",
+            nodes=nodes,
+            cassandra_port=cassandra_port,
+            kafka_port=kafka_port,
+            short_lived=self._short_lived,
+        )
+        plan.write(self.directory)
+        return plan
+
+    def _complete(self, plan: StackPlan, begun: list[Service]) -> None:
+        if plan.short_lived:
+            self._reaper = self._reaper or start_reaper(self.directory)
+        engine = _engine(plan, self.directory)
+        engine.fetch(self._report)
+        for service in engine.services():
+            if not service.running:
+                begun.append(service)
+                service.start()
+        self._await_kafka()
+        self._await_cassandra()
+
+    def _await_cassandra(self) -> None:
+        plan = self.plan
+        nodes = [
+            (service, address)
+            for service, address in zip(self._services(), plan.cassandra_addresses, strict=False)
+            if service.running
+        ]
+        what = "Starting Cassandra"
+        self._report(what, 0, len(nodes))
+        for done, (service, address) in enumerate(nodes, start=1):
+            others = [other for _, other in nodes if other != address]
+            lack = partial(stack_ready.why_not_cassandra, address, plan.cassandra_port, others)
+            stack_ready.await_ready(service, lack)
+            self._report(what, done, len(nodes))
+
+    def _await_kafka(self) -> None:
+        what = "Starting Kafka"
+        self._report(what, 0, 1)
+        stack_ready.await_ready(self._kafka(), partial(stack_ready.why_not_kafka, self.plan.kafka_port))
+        self._report(what, 1, 1)
+
+    def _remove(self, plan: StackPlan) -> None:
+        # Before looking for processes: one that is just being born sees the mark and ends itself.
+        (self.directory / STOPPING).touch()
+        engine = _engine(plan, self.directory)
+        services = engine.services()
+        for service in services:
+            service.stop(gently=False)
+        for service in services:
+            service.remove()
+        engine.remove()
+        (self.directory / PLAN_FILE).unlink()
+
+    def _forget_directory(self) -> None:
+        for name in (STOPPING, LOCK_FILE):
+            (self.directory / name).unlink(missing_ok=True)
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+    def _services(self) -> Sequence[Service]:
+        return _engine(self.plan, self.directory).services()
+
+    def _node(self, node: int) -> Service:
+        if not 1 <= node <= self.plan.nodes:
+            raise StackRefused(f"there is no node {node}; nodes are numbered 1 to {self.plan.nodes}")
+        return self._services()[node - 1]
+
+    def _kafka(self) -> Service:
+        return self._services()[-1]
+
+
+def _engine(plan: StackPlan, directory: Path) -> ServiceEngine:
+    return DockerEngine(plan, directory) if plan.engine == "docker" else JavaEngine(plan, directory)
+
+
+def _require_same(plan: StackPlan, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> None:
+    asked = (nodes, cassandra_port or plan.cassandra_port, kafka_port or plan.kafka_port)
+    if asked != (plan.nodes, plan.cassandra_port, plan.kafka_port):
+        raise StackRefused(
+            f"a stack of {plan.nodes} node(s) on ports {plan.cassandra_port} and {plan.kafka_port} is here already. "
+            "Stop it first: tocsin down"
+        )

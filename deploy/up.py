@@ -1,0 +1,130 @@
+"""`tocsin up` and `tocsin down`: real Cassandra and Kafka on this machine, until told otherwise."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tocsin.deploy.maven import Report, cache_folder
+from tocsin.deploy.stack import LocalStack
+from tocsin.deploy.stack_errors import StackUnavailable
+from tocsin.deploy.stack_plan import StackPlan, read_plan
+from tocsin.schema.errors import TocsinError
+
+EXIT_REFUSED = 1
+EXIT_UNAVAILABLE = 6
+EXIT_INTERRUPTED = 130
+
+Directory = Annotated[
+    Path | None, typer.Option(help="Where the stack keeps everything it has.", show_default="the user's cache folder")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands."""
+    app.command()(up)
+    app.command()(down)
+
+
+def up(
+    *,
+    nodes: Annotated[int, typer.Option(help="Cassandra nodes: 1, or 3 for quorums that mean something.")] = 1,
+    cassandra_port: Annotated[int | None, typer.Option(min=1, max=65_535, show_default="9042, else a free one")] = None,
+    kafka_port: Annotated[int | None, typer.Option(min=1, max=65_535, show_default="9092, else a free one")] = None,
+    directory: Directory = None,
+) -> None:
+    """Start a local Cassandra and Kafka, and print their URLs.
+
+    Uses Docker where an engine answers, else Java 17 and Maven. Both listen on loopback only and run until tocsin down.
+    """
+    if nodes not in {1, 3}:
+        raise typer.BadParameter("choose 1 or 3", param_hint="--nodes")
+    console = Console(stderr=True)
+    begun = time.monotonic()
+    place = directory or default_directory()
+    with _refusals_told(console), _interruptible():
+        was_running = LocalStack(place).running
+        with _progress_shown(console) as report:
+            LocalStack(place, report=report).start(nodes=nodes, cassandra_port=cassandra_port, kafka_port=kafka_port)
+    plan = read_plan(place)
+    if plan is not None:
+        console.print("Already running." if was_running else f"Up in {time.monotonic() - begun:.0f} s.")
+        _print_urls(Console(), plan)
+
+
+def down(*, directory: Directory = None) -> None:
+    """Stop what tocsin up started, and delete its data."""
+    console = Console(stderr=True)
+    place = directory or default_directory()
+    with _refusals_told(console):
+        if read_plan(place) is None:
+            console.print(f"Nothing is running in {place}.", soft_wrap=True)
+            return
+        LocalStack(place).stop()
+        console.print("Down: everything stopped, all its data deleted.")
+
+
+def default_directory() -> Path:
+    """Return where this user's stack is when no directory is named: the same from every working directory."""
+    return cache_folder() / "stack"
+
+
+def _print_urls(console: Console, plan: StackPlan) -> None:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("store", plan.store_url("tocsin"))
+    table.add_row("sink", plan.sink_url)
+    table.add_row("next", f"tocsin init {plan.store_url('tocsin')}")
+    console.print(table)
+
+
+@contextmanager
+def _progress_shown(console: Console) -> Iterator[Report]:
+    """Show one line per kind of work, as far as it is done."""
+    columns = (SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), BarColumn(bar_width=30))
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console) as progress:
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield report
+
+
+@contextmanager
+def _refusals_told(console: Console) -> Iterator[None]:
+    """Turn what was refused into a line and an exit code."""
+    try:
+        yield
+    except StackUnavailable as error:
+        console.print(f"[red]✗[/] {error}", soft_wrap=True, highlight=False)
+        raise typer.Exit(EXIT_UNAVAILABLE) from error
+    except TocsinError as error:
+        console.print(f"[red]✗[/] {error}", soft_wrap=True, highlight=False)
+        raise typer.Exit(EXIT_REFUSED) from error
+    except KeyboardInterrupt as interrupt:
+        console.print("Interrupted; what was begun is stopped.")
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the work inside as Ctrl-C does, so that nothing half begun stays behind."""
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
