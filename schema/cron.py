@@ -213,9 +213,10 @@ def _check_both(days: _FieldItems, weekdays: _FieldItems, dialect: str, day_matc
     if day_match == "either":
         for found in (days, weekdays):
             if found.stepped_star:
+                spelled = found.part.text.replace("*", f"{found.field.low}-{found.field.last}")
                 found.part.refuse(
-                    f"beside the other day field, crons read {found.part.text} as AND or as OR; write "
-                    f"{found.field.low}-{found.field.last}{found.part.text[1:]} for OR, or day_match='both' for AND"
+                    f"beside the other day field, crons read {found.part.text} as AND or as OR; "
+                    f"write {spelled} for OR, or day_match='both' for AND"
                 )
     elif any(item.text.endswith("W") for item in days.items):
         days.part.refuse("W moves the day to a weekday already; leave the weekday field *")

@@ -108,7 +108,9 @@ class LocalTimes(NamedTuple):
         return local - offset_ms if local is not None and local - offset_ms < end_ms else None
 
 
-class OccurrenceRule(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.lower):
+class OccurrenceRule(
+    msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, tag_field="kind", tag=str.lower
+):
     """A recurrence: frozen, comparable, hashable, with a JSON form; pure, without clock or store."""
 
     def after_ms(self, instant_ms: int) -> int | None:
@@ -186,6 +188,6 @@ def _after_minute(rule: LocalRule, minute: int) -> int | None:
 def require_occurrence(rule: OccurrenceRule, start_ms: int) -> None:
     """Raise NeverOccurs unless something lies at or after the start."""
     if rule.after_ms(start_ms - 1) is None:
-        raise NeverOccurs(
-            "recurrence", rule, f"has no occurrence at or after {instants.to_datetime(start_ms).isoformat()}"
-        )
+        start = instants.to_datetime(start_ms).isoformat(timespec="seconds")
+        reason = f"has no occurrence from {start} on: it is over, or the clock skips all of its times (see gap)"
+        raise NeverOccurs("recurrence", rule, reason)
