@@ -7,17 +7,16 @@ user's is neither filled nor trusted; mirrors and proxies in the user's settings
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from tocsin.deploy.file_lock import locked
 from tocsin.deploy.stack_config import template
 from tocsin.deploy.stack_errors import StackUnavailable
 
@@ -70,14 +69,6 @@ def damaged_jars(library: Library) -> list[str]:
     """Return the files that are missing or do not have their checksum."""
     folder = jar_folder(library)
     return [name for name, wanted in checksums(library).items() if _sha256(folder / name) != wanted]
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the file's lock: two commands at once do one thing after the other."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _sha256(path: Path) -> str | None:

@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 
 from tocsin.deploy import stack_ready
-from tocsin.deploy.maven import Report, locked
+from tocsin.deploy.file_lock import locked
+from tocsin.deploy.maven import Report
 from tocsin.deploy.stack_child import STOPPING
 from tocsin.deploy.stack_docker import DockerEngine, docker_answers
 from tocsin.deploy.stack_errors import DirectoryInUse, StackRefused
@@ -32,6 +33,10 @@ from tocsin.deploy.stack_reaper import start_reaper
 from tocsin.deploy.stack_service import Service, ServiceEngine
 
 LOCK_FILE = "lock"
+
+#: What is reported on while services start.
+CASSANDRA = "Cassandra nodes"
+KAFKA = "Kafka brokers"
 
 
 def report_nothing(what: str, done: int, total: int) -> None:
@@ -57,32 +62,28 @@ class LocalStack:
             StackRefused: a port is taken, the directory holds other things, or another stack is in it.
             StackUnavailable: this machine lacks something, or a service did not start (ServiceFailed).
         """
-        self._claim_directory()
-        with self._locked():
-            found = read_plan(self.directory)
-            plan = found or self._new_plan(nodes, cassandra_port, kafka_port)
-            _require_same(plan, nodes, cassandra_port, kafka_port)
-            begun: list[Service] = []
-            try:
-                self._complete(plan, begun)
-            except BaseException:
-                for service in begun:
-                    service.stop(gently=False)
-                if found is None:
-                    self._remove(plan)
-                raise
+        try:
+            with self._held():
+                self._start(nodes, cassandra_port, kafka_port)
+        except BaseException:
+            self._end_reaper()
+            raise
 
     def stop(self) -> None:
         """Stop every service and delete the stack's data; nothing happens where no stack is in the directory."""
-        if self._reaper is not None:
-            # Closing its standard input makes the reaper do it; two stopping at once would wait for each other's lock.
-            self._reaper.communicate()
-            self._reaper = None
-        plan = read_plan(self.directory)
-        if plan is not None:
-            with self._locked():
-                self._remove(plan)
-            self._forget_directory()
+        self._end_reaper()
+        if self.directory.exists():
+            with self._held():
+                plan = read_plan(self.directory)
+                if plan is not None:
+                    self._remove(plan)
+
+    def heal(self) -> None:
+        """Let every paused service go on and start every stopped one, and return once all of it serves."""
+        for service in self._services():
+            service.resume()
+        plan = self.plan
+        self.start(nodes=plan.nodes, cassandra_port=plan.cassandra_port, kafka_port=plan.kafka_port)
 
     @property
     def running(self) -> bool:
@@ -152,17 +153,39 @@ class LocalStack:
         """Return the URL of a keyspace on these nodes, which need not exist."""
         return self.plan.store_url(keyspace)
 
-    def _claim_directory(self) -> None:
-        directory = self.directory
-        directory.mkdir(parents=True, exist_ok=True)
-        ours = {PLAN_FILE, LOCK_FILE, STOPPING}
-        if read_plan(directory) is None and {entry.name for entry in directory.iterdir()} - ours:
-            raise DirectoryInUse(directory, "the directory holds other files; name an empty or a new one.")
-
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _held(self) -> Iterator[None]:
+        """Let no other command start or stop services here meanwhile; leave nothing where no stack is."""
         with locked(self.directory / LOCK_FILE):
-            yield
+            try:
+                yield
+            finally:
+                if read_plan(self.directory) is None:
+                    self._forget_directory()
+
+    def _start(self, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> None:
+        found = self._found_plan()
+        plan = found or self._new_plan(nodes, cassandra_port, kafka_port)
+        _require_same(plan, nodes, cassandra_port, kafka_port)
+        begun: list[Service] = []
+        try:
+            self._complete(plan, begun)
+        except BaseException:
+            for service in begun:
+                service.stop(gently=False)
+            if found is None:
+                self._remove(plan)
+            raise
+
+    def _found_plan(self) -> StackPlan | None:
+        """Return the plan of the stack that is here; finish the removal of one that is half removed."""
+        plan = read_plan(self.directory)
+        if plan is not None and (self.directory / STOPPING).exists():
+            self._remove(plan)
+            plan = None
+        if plan is None and {entry.name for entry in self.directory.iterdir()} - {LOCK_FILE, STOPPING}:
+            raise DirectoryInUse(self.directory, "the directory holds other files; name an empty or a new one.")
+        return plan
 
     def _new_plan(self, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> StackPlan:
         (self.directory / STOPPING).unlink(missing_ok=True)
@@ -182,6 +205,7 @@ class LocalStack:
             self._reaper = self._reaper or start_reaper(self.directory)
         engine = _engine(plan, self.directory)
         engine.fetch(self._report)
+        self._report(CASSANDRA, 0, plan.nodes)
         for service in engine.services():
             if not service.running:
                 begun.append(service)
@@ -196,19 +220,23 @@ class LocalStack:
             for service, address in zip(self._services(), plan.cassandra_addresses, strict=False)
             if service.running
         ]
-        what = "Starting Cassandra"
-        self._report(what, 0, len(nodes))
-        for done, (service, address) in enumerate(nodes, start=1):
+        for done, (service, address) in enumerate(nodes):
+            self._report(CASSANDRA, done, len(nodes))
             others = [other for _, other in nodes if other != address]
             lack = partial(stack_ready.why_not_cassandra, address, plan.cassandra_port, others)
             stack_ready.await_ready(service, lack)
-            self._report(what, done, len(nodes))
+        self._report(CASSANDRA, len(nodes), len(nodes))
 
     def _await_kafka(self) -> None:
-        what = "Starting Kafka"
-        self._report(what, 0, 1)
+        self._report(KAFKA, 0, 1)
         stack_ready.await_ready(self._kafka(), partial(stack_ready.why_not_kafka, self.plan.kafka_port))
-        self._report(what, 1, 1)
+        self._report(KAFKA, 1, 1)
+
+    def _end_reaper(self) -> None:
+        if self._reaper is not None:
+            # The end of its standard input makes the reaper stop the stack, as it would had this process died.
+            self._reaper.communicate()
+            self._reaper = None
 
     def _remove(self, plan: StackPlan) -> None:
         # Before looking for processes: one that is just being born sees the mark and ends itself.

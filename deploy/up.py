@@ -93,14 +93,19 @@ def _progress_shown(console: Console) -> Iterator[Report]:
     """Show one line per kind of work, as far as it is done."""
     columns = (SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), BarColumn(bar_width=30))
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console) as progress:
+    progress = Progress(*columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console)
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
+    def report(what: str, done: int, total: int) -> None:
+        progress.start()
+        if what not in tasks:
+            tasks[what] = progress.add_task(what, total=total)
+        progress.update(tasks[what], completed=done, total=total)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            progress.stop()
 
 
 @contextmanager
@@ -122,7 +127,6 @@ def _refusals_told(console: Console) -> Iterator[None]:
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Let SIGTERM end the work inside as Ctrl-C does, so that nothing half begun stays behind."""
-
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
