@@ -274,9 +274,9 @@ class Changes:
         until = second + spec.jitter_ms + self._timing.marker_slack_ms
         return min(until, start + self._timing.marker_limit_ms)
 
-    def _uncertain(
-        self, row: ScheduleRow, replaced: ScheduleRow, position: int, frontier: Frontier
-    ) -> tuple[str, ...]:
+    def _uncertain(self, row: ScheduleRow, replaced: ScheduleRow, position: int, frontier: Frontier) -> tuple[str, ...]:
+        if replaced is not row and replaced.state is not State.ACTIVE:
+            return ()
         spec = decode_spec(replaced.spec)
         low = min(frontier.committed, self._store_clock.now_ms())
         first = max(row.replaced[0][1], replaced.since if replaced is not row else 0, low - spec.jitter_ms)

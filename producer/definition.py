@@ -6,12 +6,11 @@ which instant it means. Every refusal is an InvalidSchedule with the field, the 
 
 from __future__ import annotations
 
-import dataclasses
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
 from tocsin.schema.instants import ceil_ms
@@ -78,7 +77,7 @@ class NewSchedule:
         _check_count("max_catch_up", self.max_catch_up)
         if self.max_runs is not None:
             _check_count("max_runs", self.max_runs)
-        if not isinstance(self.recurrence, AnyRecurrence):
+        if not isinstance(self.recurrence, get_args(AnyRecurrence)):
             reason = "must be Once, Every, Daily, Weekly, Monthly, Yearly or Cron"
             raise InvalidSchedule("recurrence", self.recurrence, reason)
         if not isinstance(self.catch_up, CatchUp):
@@ -169,7 +168,7 @@ def header_pairs(headers: Any) -> tuple[tuple[str, str], ...]:
         _check_text("headers", name, length_max=255)
         _check_text("headers", value, length_max=HEADERS_BYTES_MAX, empty=True)
         if name.lower().startswith("ce_") or name.lower() == "content-type":
-            raise InvalidSchedule("headers", name, "'ce_…' and 'content-type' are set by Tocsin (CloudEvents); rename it")
+            raise InvalidSchedule("headers", name, "'ce_…' and 'content-type' are set by Tocsin; choose another name")
     pairs = tuple(sorted(headers.items()))
     if sum(len(name.encode()) + len(value.encode()) for name, value in pairs) > HEADERS_BYTES_MAX:
         raise InvalidSchedule("headers", None, f"are larger than {HEADERS_BYTES_MAX} bytes in all")

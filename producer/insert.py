@@ -27,6 +27,7 @@ import asyncio
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tocsin.producer.frontiers import Frontiers
@@ -62,7 +63,7 @@ class Place(NamedTuple):
 class _Try(NamedTuple):
     """One entry in one round: which placement it belongs to, and where it goes this time."""
 
-    index: int
+    which: int
     entry: Entry
     level: Level
     position: int = 0
@@ -138,7 +139,8 @@ class Inserter:
         places: list[Place | None] = [None] * len(placements)
 
         async def insert_in(shard_range: int, indexes: list[int]) -> None:
-            found = await self._insert_in_range(shard_range, [placements[i] for i in indexes], deadline, cascade=cascade)
+            mine = [placements[index] for index in indexes]
+            found = await self._insert_in_range(shard_range, mine, deadline, cascade=cascade)
             for index, place in zip(indexes, found, strict=True):
                 places[index] = place
 
@@ -160,9 +162,8 @@ class Inserter:
             base = await self._position_clock(shard_range, deadline)
             position = base + margin_ms
             marker = marker_at(position)
-            await self._persistence.until_answered(
-                lambda at=position, marker=marker: self._store.write_marker(at, shard_range, marker), deadline  # type: ignore[misc]
-            )
+            write = partial(self._store.write_marker, position, shard_range, marker)
+            await self._persistence.until_answered(write, deadline)
             frontier = await self.read_frontier(shard_range, deadline=deadline)
             if frontier.sealed_near < position:
                 return Place(Level.NEAR, position, frontier), marker
@@ -170,7 +171,7 @@ class Inserter:
 
     async def read_frontier(self, shard_range: int, *, deadline: int | None = None) -> Frontier:
         """The registers of a range, by a read that begins after this call and is repeated until it is answered."""
-        return await self._persistence.until_answered(lambda: self._frontiers.read(shard_range), deadline)
+        return await self._persistence.until_answered(partial(self._frontiers.read, shard_range), deadline)
 
     async def _insert_in_range(
         self, shard_range: int, placements: Sequence[Placement], deadline: int | None, *, cascade: bool
@@ -241,11 +242,11 @@ class Inserter:
 
     async def _write_pack(self, bucket: Bucket, row: PackRow, deadline: int | None) -> None:
         began = self._clock.monotonic_ms()
-        await self._persistence.until_answered(lambda: self._store.write_pack(bucket, row), deadline)
+        await self._persistence.until_answered(partial(self._store.write_pack, bucket, row), deadline)
         self._latency.took(self._clock.monotonic_ms() - began)
 
     async def _position_clock(self, shard_range: int, deadline: int | None) -> int:
-        return await self._persistence.until_answered(lambda: self._frontiers.position_clock(shard_range), deadline)
+        return await self._persistence.until_answered(partial(self._frontiers.position_clock, shard_range), deadline)
 
     def _first_margin_ms(self) -> int:
         return min(max(self._timing.margin_ms, 4 * self._latency.p99_ms()), self._timing.margin_ms_max)

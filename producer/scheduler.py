@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Coroutine
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tocsin.producer.change import Changes, Committed, Wish
 from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of
@@ -66,7 +66,7 @@ class AsyncScheduler:
         self._clock_read_at = 0
         self._changes: Changes | None = None
 
-    async def __aenter__(self) -> AsyncScheduler:
+    async def __aenter__(self) -> Self:
         settings = await self._store.open()
         levels = Levels(self._timing, settings.shard_ranges, settings.layouts)
         frontiers = Frontiers(self._store, self._clock, self._timing)
@@ -197,7 +197,7 @@ class Scheduler:
         self._scheduler = AsyncScheduler(store, **options)
         self._thread.start()
 
-    def __enter__(self) -> Scheduler:
+    def __enter__(self) -> Self:
         try:
             self._run(self._scheduler.__aenter__())
         except BaseException:

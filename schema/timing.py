@@ -49,7 +49,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_ms: int = SECOND_MS
     #: First distance after which an undecided entry is asked about again; doubled with each try.
     undecided_ms: int = SECOND_MS
-    #: An entry undecided this many times is dropped: 1, 2, 4 … s are ten minutes.
+    #: An entry undecided this many times is dropped; 1, 2, 4 … s outlast the commit limit.
     undecided_tries_max: int = 10
     #: A writer commits no later than this after its write ahead.
     commit_limit_ms: int = 5 * MINUTE_MS
@@ -64,6 +64,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     park_ms_max: int = 5 * MINUTE_MS
     #: What this process dispatched is remembered this long after its re-arm.
     memory_ms: int = 5 * MINUTE_MS
+    #: A topic that is not there is waited for this long; then its occurrences are dead letters.
+    unknown_topic_ms: int = MINUTE_MS
     #: The frontier is read again this often by its owner.
     frontier_reread_ms: int = SECOND_MS
     #: Distance between two looks at the far level.
@@ -77,6 +79,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     retry_ms_max: int = 2 * SECOND_MS
     #: Entries stay readable this long after they were due.
     retention_ms: int = 7 * DAY_MS
+
+    @property
+    def undecided_ms_max(self) -> int:
+        """How long an undecided entry is asked about in all."""
+        return self.undecided_ms * ((1 << self.undecided_tries_max) - 1)
 
     def __post_init__(self) -> None:
         relations = (
@@ -92,6 +99,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             (self.day_ms % self.minute_ms == 0, "day_ms must be whole minutes"),
             (self.margin_ms <= self.margin_ms_max, "margin_ms must not exceed margin_ms_max"),
             (self.marker_slack_ms < self.marker_limit_ms, "marker_slack_ms must be below marker_limit_ms"),
+            (self.undecided_ms_max > self.commit_limit_ms, "undecided tries must outlast commit_limit_ms"),
             (self.jitter_ms_max < self.marker_limit_ms, "jitter_ms_max must be below marker_limit_ms"),
         )
         for holds, sentence in relations:

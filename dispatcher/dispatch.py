@@ -1,0 +1,330 @@
+"""From due to re-armed: publish, wait for the acknowledgement, arm the next occurrence.
+
+A batch holds due items of one topic, so a topic that fails or is slow delays nobody else. For each item, in this order:
+
+    1. Has a marker ended it meanwhile? Then it is dropped and not re-armed.
+    2. Which occurrence does it stand for (catch_up.py)? Is it expired, or published by this process already?
+    3. Do we still trust the lease? Then publish. Kafka's acknowledgement makes it dispatched.
+    4. The next nominal time is computed, *then* the lease is looked at again, then it is inserted: an owner that was
+       paused in between can only write where the rules already look.
+    5. The insert is acknowledged: the item is finished, and committed may pass it.
+
+Outcomes other than an acknowledgement: broker away, the same records again after a pause; topic failing, parked: back
+to near, marked verify, so that committed moves on; permanent, a dead letter, and the schedule goes on.
+
+With catch-up `all` an item goes round again with its next occurrence, up to `CHUNK` times, in order; then the rest is
+re-armed like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from tocsin.dispatcher.catch_up import Chosen, Horizon, choose, following
+from tocsin.dispatcher.lately import identity
+from tocsin.dispatcher.publisher import Outcome
+from tocsin.dispatcher.record import record_of
+from tocsin.dispatcher.services import Services
+from tocsin.dispatcher.waiting import Item, Status, Waiting
+from tocsin.producer.insert import Placement
+from tocsin.schema.entries import Entry, encode_pack
+from tocsin.schema.schedules import CatchUp, Spec, decode_spec
+from tocsin.schema.store import DeadLetter
+
+#: Missed occurrences of one schedule dispatched in one go under `all`.
+CHUNK = 100
+
+cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
+
+
+class Flight:
+    """One occurrence on its way out, and the item it belongs to."""
+
+    __slots__ = ("chosen", "entry", "item", "publish", "rounds", "spec")
+
+    def __init__(self, item: Item, spec: Spec, entry: Entry, chosen: Chosen, *, publish: bool, rounds: int) -> None:
+        self.item = item
+        self.spec = spec
+        #: The occurrence it stands for: the item's, or a later one of a catch-up.
+        self.entry = entry
+        self.chosen = chosen
+        self.publish = publish
+        self.rounds = rounds
+
+
+class Dispatch:
+    """Dispatches items of one range.
+
+    Args:
+        services: store, publisher, clocks.
+        shard_range: which range.
+        waiting: the owner's memory.
+        holds: whether the lease is still trusted.
+        near_read: up to where near is sealed and read.
+        verify_again: called with an item of which a copy was read while it was parked.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        shard_range: int,
+        waiting: Waiting,
+        *,
+        holds: Callable[[], bool],
+        near_read: Callable[[], int],
+        verify_again: Callable[[Item], None],
+    ) -> None:
+        self._services = services
+        self._shard_range = shard_range
+        self._waiting = waiting
+        self._holds = holds
+        self._near_read = near_read
+        self._verify_again = verify_again
+        #: Set once nothing new may be published: a planned stop.
+        self.stopping = False
+
+    async def run(self, items: Iterable[Item]) -> None:
+        """See a batch of one topic through, from publish to re-arm."""
+        flights = [flight for item in items if (flight := self._prepare(item)) is not None]
+        rearms: list[tuple[Flight, Placement]] = []
+        while flights:
+            outcomes = await self._publish(flights)
+            if outcomes is None:
+                self._abandon(flights)
+                break
+            again: list[Flight] = []
+            failing: list[Flight] = []
+            for flight, outcome in zip(flights, outcomes, strict=True):
+                if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}:
+                    failing.append(flight)
+                else:
+                    self._follow(flight, again, rearms)
+            if not self._holds():
+                self._abandon([*again, *(flight for flight, _ in rearms)])
+                return
+            if failing:
+                await self._park(failing)
+            flights = again
+        await self._rearm(rearms)
+
+    # Which occurrence, and whether it goes out
+
+    def _prepare(self, item: Item) -> Flight | None:
+        entry = item.entry
+        spec = item.spec
+        assert spec is not None  # noqa: S101 — decoded when it was released to its topic
+        if self._waiting.is_ended(entry.schedule_id, entry.version, entry.scheduled_for) or (
+            entry.scheduled_for >= item.end
+        ):
+            self._waiting.drop(item)
+            return None
+        chosen = Chosen(entry.scheduled_for, entry.due, counts=True, skipped=0)
+        if item.missed:
+            chosen = choose(spec, entry.schedule_id, entry.scheduled_for, entry.due, self._horizon(item))
+            if chosen.skipped:
+                self._services.observer.skipped("missed", chosen.skipped)
+        if chosen.scheduled_for != entry.scheduled_for and not self._stand_for(item, chosen.scheduled_for):
+            return None
+        return self._flight(item, spec, chosen, rounds=1)
+
+    def _flight(self, item: Item, spec: Spec, chosen: Chosen, *, rounds: int) -> Flight:
+        entry = item.entry
+        if chosen.scheduled_for != entry.scheduled_for:
+            entry = msgspec.structs.replace(entry, scheduled_for=chosen.scheduled_for, due=chosen.due)
+        publish = chosen.counts
+        if publish and spec.expires_after_ms is not None:
+            publish = self._services.store_clock.now_ms() - chosen.due <= spec.expires_after_ms
+            if not publish:
+                self._services.observer.skipped("expired", 1)
+        if publish:
+            publish = not self._services.lately.was_published(identity(entry, chosen.scheduled_for))
+        return Flight(item, spec, entry, chosen, publish=publish, rounds=rounds)
+
+    def _stand_for(self, item: Item, scheduled_for: int) -> bool:
+        """Let the item stand for a later occurrence; False: that one waits here already, and the chain ends there."""
+        entry = item.entry
+        found = self._waiting.find(entry.schedule_id, scheduled_for, entry.version, entry.request)
+        if found is not None and found is not item:
+            self._finish(item)
+            return False
+        item.also.add(scheduled_for)
+        return True
+
+    def _horizon(self, item: Item) -> Horizon:
+        return Horizon(
+            now=self._services.store_clock.now_ms(),
+            near_read=self._near_read(),
+            end=self._waiting.end_of(item),
+            grace_ms=self._services.timing.misfire_grace_ms,
+        )
+
+    # Publish
+
+    async def _publish(self, flights: Sequence[Flight]) -> list[Outcome] | None:
+        """One final outcome per flight; None: the range was lost or is being given back."""
+        outcomes = [Outcome.ACKED] * len(flights)
+        unanswered = await self._attempt(flights, outcomes, [i for i, flight in enumerate(flights) if flight.publish])
+        if unanswered:
+            with self._services.topics.broker_away():
+                pause_ms = self._services.timing.retry_ms
+                while unanswered:
+                    await self._services.clock.sleep_ms(pause_ms)
+                    pause_ms = min(2 * pause_ms, self._services.timing.retry_ms_max)
+                    unanswered = await self._attempt(flights, outcomes, unanswered)
+        if unanswered is None:
+            return None
+        await self._settle_permanent(flights, outcomes)
+        return outcomes
+
+    async def _attempt(
+        self, flights: Sequence[Flight], outcomes: list[Outcome], indexes: Sequence[int]
+    ) -> list[int] | None:
+        """Publish these flights; those for which the broker did not answer, or None: the range is not ours to serve."""
+        if not indexes:
+            return []
+        if self.stopping or not self._holds():
+            return None
+        records = [
+            record_of(flight.entry, flight.spec, missed=flight.chosen.skipped)
+            for flight in (flights[index] for index in indexes)
+        ]
+        unanswered = []
+        for index, outcome in zip(indexes, await self._services.publisher.publish(records), strict=True):
+            outcomes[index] = outcome
+            if outcome is Outcome.ACKED:
+                self._acked(flights[index])
+            elif outcome is Outcome.BROKER_AWAY:
+                unanswered.append(index)
+        return unanswered
+
+    def _acked(self, flight: Flight) -> None:
+        services = self._services
+        services.topics.acked(flight.spec.topic)
+        services.lately.published(identity(flight.entry, flight.entry.scheduled_for))
+        lateness_ms = services.store_clock.now_ms() - flight.entry.due
+        services.observer.dispatched(flight.spec.topic, flight.entry, lateness_ms)
+
+    async def _settle_permanent(self, flights: Sequence[Flight], outcomes: list[Outcome]) -> None:
+        """Dead letters for what cannot be published; an unknown topic is waited for first."""
+        for index, flight in enumerate(flights):
+            outcome = outcomes[index]
+            if not outcome.permanent:
+                continue
+            unknown = outcome is Outcome.UNKNOWN_TOPIC
+            now = self._services.clock.monotonic_ms()
+            if unknown and not self._services.topics.is_given_up(flight.spec.topic, now):
+                continue
+            await self.dead_letter(flight.entry, outcome.value)
+            outcomes[index] = Outcome.ACKED
+
+    async def dead_letter(self, entry: Entry, reason: str) -> None:
+        """Keep what will not be dispatched, until the store has it."""
+        letter = DeadLetter(
+            shard_range=self._shard_range,
+            at=self._services.store_clock.now_ms(),
+            occurrence_key=entry.key,
+            reason=reason,
+            attempts=entry.tries + 1,
+            entry=encode_pack([entry]),
+        )
+        await self._services.persistence.until_answered(lambda: self._services.store.write_dead_letter(letter))
+        self._services.observer.dead_lettered(reason, entry.key)
+
+    async def _park(self, flights: Sequence[Flight]) -> None:
+        """Back to near, marked, so that committed moves on without them."""
+        delay_ms = self._services.topics.failed(flights[0].spec.topic)
+        self._services.observer.parked(flights[0].spec.topic, len(flights))
+        placements = []
+        for flight in flights:
+            flight.item.status = Status.PARKING
+            entry = flight.entry.marked(tries=0)
+            placements.append(Placement(entry, source=flight.item.source, delay_ms=delay_ms))
+        await self._services.inserter.insert(placements)
+        self._abandon(flights)
+        for flight in flights:
+            settle_move(self._waiting, flight.item, Status.PARKING, self._verify_again)
+
+    # What follows
+
+    def _follow(self, flight: Flight, again: list[Flight], rearms: list[tuple[Flight, Placement]]) -> None:
+        """Compute what comes after a dispatched or skipped occurrence; the lease is looked at afterwards."""
+        item, spec, entry = flight.item, flight.spec, flight.entry
+        horizon = self._horizon(item)
+        if item.missed:
+            nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, horizon)
+            if skipped:
+                self._services.observer.skipped("missed", skipped)
+        else:
+            nominal = spec.next_after(entry.scheduled_for)
+        if nominal is None or nominal >= horizon.end:
+            self._finish(item)
+            return
+        due = spec.due_of(entry.schedule_id, nominal)
+        catching_up = item.missed and spec.catch_up is CatchUp.ALL and due <= horizon.due_by
+        if catching_up and flight.rounds < CHUNK:
+            if self._stand_for(item, nominal):
+                chosen = Chosen(nominal, due, counts=True, skipped=0)
+                again.append(self._flight(item, spec, chosen, rounds=flight.rounds + 1))
+            return
+        following_entry = Entry(
+            entry.schedule_id,
+            nominal,
+            due,
+            entry.version,
+            previous=entry.scheduled_for,
+            spec=entry.spec,
+            payload=entry.payload,
+        )
+        rearms.append((flight, Placement(following_entry, source=item.source)))
+
+    async def _rearm(self, rearms: Sequence[tuple[Flight, Placement]]) -> None:
+        if not rearms:
+            return
+        places = await self._services.inserter.insert([placement for _, placement in rearms])
+        for (flight, _), place in zip(rearms, places, strict=True):
+            if place is None:  # another owner has re-armed it; remember only that it is published
+                self._abandon([flight])
+                self._waiting.drop(flight.item)
+            else:
+                self._finish(flight.item)
+
+    def _finish(self, item: Item) -> None:
+        now = self._services.clock.monotonic_ms()
+        for scheduled_for in (item.entry.scheduled_for, *item.also):
+            occurrence = identity(item.entry, scheduled_for)
+            if self._services.lately.was_published(occurrence) or scheduled_for == item.entry.scheduled_for:
+                self._services.lately.finished(occurrence, now)
+        self._waiting.drop(item)
+
+    def _abandon(self, flights: Iterable[Flight]) -> None:
+        now = self._services.clock.monotonic_ms()
+        for flight in flights:
+            for scheduled_for in (flight.item.entry.scheduled_for, *flight.item.also):
+                self._services.lately.abandoned(identity(flight.item.entry, scheduled_for), now)
+
+
+def settle_move(waiting: Waiting, item: Item, status: Status, verify_again: Callable[[Item], None]) -> None:
+    """An item's move back to near is acknowledged: forget it, unless a copy was read meanwhile."""
+    if item.status is not status:
+        return
+    if item.again is None:
+        waiting.drop(item)
+        return
+    item.entry, item.again, item.status = item.again, None, Status.VERIFYING
+    verify_again(item)
+
+
+def batches(items: Iterable[Item], size: int) -> list[list[Item]]:
+    """Cut due items into batches of one topic each, taken from the topics in turn."""
+    topics: dict[str, list[list[Item]]] = {}
+    for item in items:
+        assert item.spec is not None  # noqa: S101 — decoded when it was released
+        of_topic = topics.setdefault(item.spec.topic, [[]])
+        if len(of_topic[-1]) >= size:
+            of_topic.append([])
+        of_topic[-1].append(item)
+    turns = max((len(of_topic) for of_topic in topics.values()), default=0)
+    return [of_topic[turn] for turn in range(turns) for of_topic in topics.values() if turn < len(of_topic)]

@@ -1,0 +1,328 @@
+"""A dispatcher process in its fleet: heartbeats, leases, takeover, trust.
+
+    heartbeat   each `heartbeat_ms` the dispatcher's number rises
+    watch       who has seen the same (epoch, heartbeat) of a range for `lease_ttl_ms`, on its own monotonic clock, may
+                take it. No two hosts' clocks are ever compared
+    acquire     a conditional write IF epoch = the one seen; the epoch grows with each owner and each release. An
+                unknown outcome is settled by its token, serially; until then the range is not ours
+    trust       after each heartbeat the leases are read back. Trust runs until heartbeat start + ttl − margin, and
+                only while the row still names our own epoch; else the range is let go at once. Without that read two
+                owners could stay for ever
+    release     a planned stop, or a range that is better owned by another (assignment.py): read nothing new, wait for
+                what is under way, write progress, release
+
+Leases only save repeats: that nothing is lost or early rests on the registers, not on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tocsin.dispatcher.assignment import assign
+from tocsin.dispatcher.lately import Lately
+from tocsin.dispatcher.owner import RangeOwner, Trust
+from tocsin.dispatcher.publisher import Publisher
+from tocsin.dispatcher.services import Observer, Services
+from tocsin.dispatcher.topics import Topics
+from tocsin.producer.frontiers import Frontiers
+from tocsin.producer.insert import Inserter
+from tocsin.producer.persistence import Persistence
+from tocsin.schema.clock import Clock, StoreClock
+from tocsin.schema.errors import StoreTimeout, StoreUnavailable
+from tocsin.schema.levels import Levels
+from tocsin.schema.store import Heartbeat, Lease, Settings, Store
+from tocsin.schema.timing import Timing
+
+#: How long a planned stop waits for what is under way.
+STOP_MS = 5_000
+
+
+class Watch:
+    """Since when each range's (epoch, heartbeat of its owner) stands still, on our monotonic clock."""
+
+    def __init__(self, ttl_ms: int) -> None:
+        self._ttl_ms = ttl_ms
+        self._ranges: dict[int, tuple[tuple[int, int | None], int]] = {}
+        self._numbers: dict[str, tuple[int, int]] = {}
+
+    def see(self, leases: Sequence[Lease], numbers: Mapping[str, int], now: int) -> None:
+        """Look at what was read just now."""
+        for lease in leases:
+            seen = lease.epoch, numbers.get(lease.owner) if lease.owner else None
+            if self._ranges.get(lease.shard_range, (None, 0))[0] != seen:
+                self._ranges[lease.shard_range] = seen, now
+        self._numbers = {
+            dispatcher: self._numbers[dispatcher]
+            if self._numbers.get(dispatcher, (None, 0))[0] == number
+            else (number, now)
+            for dispatcher, number in numbers.items()
+        }
+
+    def may_take(self, lease: Lease, now: int) -> bool:
+        """Whether the range is free, or its owner has not been heard of for long enough."""
+        return lease.owner is None or now - self._ranges[lease.shard_range][1] >= self._ttl_ms
+
+    def living(self, now: int) -> list[str]:
+        """Dispatchers whose heartbeat moved lately."""
+        return [dispatcher for dispatcher, (_, since) in self._numbers.items() if now - since < self._ttl_ms]
+
+
+class Dispatcher:
+    """One dispatcher process.
+
+    Args:
+        services: what it works with; the publisher is started and closed here.
+        new_token: a fresh lease token each call, 16 bytes.
+        address: shown to operators.
+        release: shown to operators.
+    """
+
+    def __init__(
+        self, services: Services, *, new_token: Callable[[], bytes], address: str = "", release: str = ""
+    ) -> None:
+        self.services = services
+        self.owners: dict[int, RangeOwner] = {}
+        self._timing = services.timing
+        self._new_token = new_token
+        self._address = address
+        self._release = release
+        self._number = 0
+        self._watch = Watch(services.timing.lease_ttl_ms)
+        self._trusted_until = 0
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Dispatch until `stop` is called, then hand everything over."""
+        services = self.services
+        await services.persistence.until_answered(services.store_clock.refresh)
+        await services.publisher.start()
+        clock = asyncio.get_running_loop().create_task(self._read_clock())
+        try:
+            while not self._stopping.is_set():
+                began = services.clock.monotonic_ms()
+                try:
+                    await self._beat(began)
+                except (StoreUnavailable, StoreTimeout) as error:
+                    services.observer.troubled("heartbeat_failed", error)
+                self._let_go_untrusted()
+                spent = services.clock.monotonic_ms() - began
+                await self._pause(max(self._timing.heartbeat_ms - spent, self._timing.tick_ms_min))
+            await self._hand_over()
+        finally:
+            clock.cancel()
+            await services.publisher.close(STOP_MS)
+
+    def stop(self) -> None:
+        """A planned stop; `run` returns once the ranges are handed over."""
+        self._stopping.set()
+
+    # Heartbeats, trust and the assignment
+
+    async def _beat(self, began: int) -> None:
+        services = self.services
+        self._number += 1
+        beat = Heartbeat(
+            dispatcher_id=services.dispatcher_id, number=self._number, address=self._address, release=self._release
+        )
+        await services.store.write_heartbeat(beat)
+        leases = await services.store.read_leases()
+        self._trusted_until = began + self._timing.lease_ttl_ms - self._timing.lease_margin_ms
+        self._renew_trust(leases)
+        beats = await services.store.read_heartbeats()
+        now = services.clock.monotonic_ms()
+        self._watch.see(leases, {each.dispatcher_id: each.number for each in beats}, now)
+        await self._follow_assignment(leases, now)
+
+    def _renew_trust(self, leases: Sequence[Lease]) -> None:
+        """Trust goes on only for ranges whose lease still names our own epoch."""
+        for lease in leases:
+            owner = self.owners.get(lease.shard_range)
+            if owner is None:
+                continue
+            if lease.owner == self.services.dispatcher_id and lease.epoch == owner.epoch:
+                owner.trust.until = max(owner.trust.until, self._trusted_until)
+            else:
+                self._let_go(owner, "taken by another")
+
+    async def _follow_assignment(self, leases: Sequence[Lease], now: int) -> None:
+        me = self.services.dispatcher_id
+        living = {me, *self._watch.living(now)}
+        owners = {lease.shard_range: None if self._watch.may_take(lease, now) else lease.owner for lease in leases}
+        owners |= dict.fromkeys(self.owners, me)
+        wanted = assign(living, owners)
+        to_take = [
+            lease
+            for lease in leases
+            if wanted[lease.shard_range] == me
+            and lease.shard_range not in self.owners
+            and lease.shard_range not in self._running
+            and (lease.owner == me or self._watch.may_take(lease, now))
+        ]
+        for shard_range, owner in list(self.owners.items()):
+            if wanted[shard_range] != me:
+                self._spawn(self._give_up(owner, "better owned by another"))
+        await asyncio.gather(*(self._take(lease) for lease in to_take))
+
+    async def _take(self, lease: Lease) -> None:
+        if self._stopping.is_set() or self.services.clock.monotonic_ms() >= self._trusted_until:
+            return
+        epoch = lease.epoch + 1
+        token = self._new_token()
+        mine = msgspec.structs.replace(lease, owner=self.services.dispatcher_id, epoch=epoch, token=token)
+        if await self._acquire(mine, lease.epoch):
+            trust = Trust()
+            trust.until = self._trusted_until
+            owner = RangeOwner(self.services, lease.shard_range, epoch, trust)
+            self.owners[lease.shard_range] = owner
+            self._running[lease.shard_range] = self._spawn(self._own(owner))
+            self.services.observer.owns(lease.shard_range, epoch)
+
+    async def _acquire(self, lease: Lease, expected_epoch: int) -> bool:
+        """Whether the lease is ours now; an unknown outcome is settled by the token."""
+        store = self.services.store
+        try:
+            return await store.acquire_lease(lease, expected_epoch)
+        except (StoreTimeout, StoreUnavailable) as error:
+            self.services.observer.troubled("acquire_unknown", error)
+        try:
+            return (await store.read_lease(lease.shard_range)).token == lease.token
+        except (StoreTimeout, StoreUnavailable):
+            return False
+
+    # Owning and letting go
+
+    async def _own(self, owner: RangeOwner) -> None:
+        """Run the owner; should it fail, say so, and give the range to others."""
+        try:
+            await owner.run()
+        except Exception as error:  # noqa: BLE001 — one broken range must not stop the others, and is reported
+            self.services.observer.troubled("range_failed", error)
+            self._let_go(owner, "failed")
+        finally:
+            self._running.pop(owner.shard_range, None)
+            if self.owners.get(owner.shard_range) is owner:
+                del self.owners[owner.shard_range]
+
+    def _let_go(self, owner: RangeOwner, reason: str) -> None:
+        """The lease is not ours any more, or not trusted: stop at once."""
+        if not owner.trust.lost:
+            owner.trust.lost = True
+            owner.stop()
+            self.services.observer.lost(owner.shard_range, owner.epoch, reason)
+        if self.owners.get(owner.shard_range) is owner:
+            del self.owners[owner.shard_range]
+
+    def _let_go_untrusted(self) -> None:
+        now = self.services.clock.monotonic_ms()
+        for owner in list(self.owners.values()):
+            if not owner.trust.holds(now):
+                self._let_go(owner, "heartbeats failed")
+
+    async def _give_up(self, owner: RangeOwner, reason: str) -> None:
+        """A planned release: finish what is under way, write progress, release the lease."""
+        running = self._running.get(owner.shard_range)
+        if self.owners.get(owner.shard_range) is not owner or running is None:
+            return
+        owner.stop()
+        del self.owners[owner.shard_range]
+        await asyncio.wait([running], timeout=STOP_MS / 1000)
+        if owner.trust.lost:
+            return
+        owner.trust.lost = True
+        free = Lease(shard_range=owner.shard_range, owner=None, epoch=owner.epoch + 1, token=self._new_token())
+        try:
+            await owner.write_committed()
+            await self.services.store.acquire_lease(free, owner.epoch)
+        except (StoreTimeout, StoreUnavailable) as error:
+            self.services.observer.troubled("release_failed", error)  # it runs out by itself
+        self.services.observer.lost(owner.shard_range, owner.epoch, reason)
+
+    async def _hand_over(self) -> None:
+        await asyncio.gather(*(self._give_up(owner, "planned stop") for owner in list(self.owners.values())))
+        try:
+            await self.services.store.delete_heartbeat(self.services.dispatcher_id)
+        except (StoreTimeout, StoreUnavailable) as error:
+            self.services.observer.troubled("heartbeat_failed", error)
+
+    async def _read_clock(self) -> None:
+        while True:
+            await self.services.clock.sleep_ms(self._timing.clock_refresh_ms)
+            try:
+                await self.services.store_clock.refresh()
+            except (StoreTimeout, StoreUnavailable) as error:
+                self.services.observer.troubled("clock_unread", error)
+
+    async def _pause(self, duration_ms: int) -> None:
+        try:
+            async with asyncio.timeout(duration_ms / 1000):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def make_dispatcher(
+    store: Store,
+    settings: Settings,
+    publisher: Publisher,
+    *,
+    dispatcher_id: str,
+    observer: Observer,
+    timing: Timing,
+    clock: Clock,
+    new_id: Callable[[], bytes],
+    address: str = "",
+    release: str = "",
+) -> Dispatcher:
+    """A dispatcher on an open store.
+
+    Args:
+        store: opened and closed by the caller.
+        settings: what `store.open` returned.
+        publisher: started and closed by the dispatcher.
+        dispatcher_id: unique in the fleet, fresh with each process.
+        observer: hears what happens.
+        timing: the durations of the protocol; the same for every process of a store.
+        clock: this host's.
+        new_id: fresh pack ids and tokens, 16 bytes each.
+        address: shown to operators.
+        release: shown to operators.
+    """
+    levels = Levels(timing, settings.shard_ranges, settings.layouts)
+    store_clock = StoreClock(store, clock, skew_ms_max=timing.skew_ms_max)
+    frontiers = Frontiers(store, clock, timing)
+    services = Services(
+        dispatcher_id=dispatcher_id,
+        store=store,
+        levels=levels,
+        timing=timing,
+        clock=clock,
+        store_clock=store_clock,
+        frontiers=frontiers,
+        inserter=Inserter(
+            store,
+            levels,
+            store_clock=store_clock,
+            clock=clock,
+            frontiers=frontiers,
+            new_id=new_id,
+            marks_late=True,
+        ),
+        persistence=Persistence(clock, timing),
+        publisher=publisher,
+        lately=Lately(timing.memory_ms),
+        topics=Topics(timing),
+        observer=observer,
+    )
+    return Dispatcher(services, new_token=new_id, address=address, release=release)

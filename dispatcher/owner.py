@@ -1,0 +1,396 @@
+"""The owner of one shard range under one epoch: seal and read, tick by tick.
+
+    seal(level, c)   write sealed = c, until it is acknowledged. No acknowledgement, no read. A new owner writes its own
+                     value even where the old owner's is as high: what it saw may not be on a majority yet
+    read             everything up to c that is not committed, each page begun after that acknowledgement
+    tick             seal near at c ≥ now; read near and change markers up to c; apply the markers; dispatch what is
+                     due ≤ c; after the acknowledgement re-arm; committed = T once everything up to T is finished
+
+Nothing due at t is dispatched before near is sealed at or above t and read, so a change acknowledged at a position ≤ t
+always wins, across takeovers too. A new owner first loads the markers positioned after committed − `marker_limit_ms`.
+
+`c` follows the store's clock. After a step back it goes on at half the speed of time, so a step heals in twice its
+length; the frontier is read again each second, and a higher sealed value, of a newer owner say, is adopted.
+
+Three loops share one memory (waiting.py): near ticks, minute reads each minute `lead_ms` ahead, far (cascade.py)
+cascades a day the day before. They stop once the lease is not trusted any more. What is under way then runs on: its
+inserts are safe whoever owns the range.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tocsin.dispatcher.cascade import cascade_day
+from tocsin.dispatcher.dispatch import Dispatch, batches, cached_spec, settle_move
+from tocsin.dispatcher.lately import identity
+from tocsin.dispatcher.services import Services
+from tocsin.dispatcher.verification import Answer, judge_entry, judge_marker
+from tocsin.dispatcher.waiting import Item, Status, Waiting
+from tocsin.producer.insert import Placement
+from tocsin.schema.entries import Entry, Undecodable, decode_pack
+from tocsin.schema.errors import ClockSkew, InvalidSchedule
+from tocsin.schema.levels import Bucket, Level
+from tocsin.schema.schedules import Marker, ScheduleRow
+from tocsin.schema.store import DeadLetter, Frontier, PackRow, PlacedMarker
+
+#: Items of one publish batch: large enough to amortise a re-arm's writes, small enough to finish early.
+BATCH_MAX = 500
+#: Entries in memory beyond which the minute level is read no further until some are dispatched.
+WAITING_MAX = 100_000
+
+
+class Trust:
+    """How long a lease may be relied on, on this host's monotonic clock."""
+
+    def __init__(self) -> None:
+        self.until = 0
+        self.lost = False
+
+    def holds(self, now: int) -> bool:
+        """Whether the lease is still trusted."""
+        return not self.lost and now < self.until
+
+
+class RangeOwner:
+    """Owns one shard range until its trust ends or `stop` is called."""
+
+    def __init__(self, services: Services, shard_range: int, epoch: int, trust: Trust) -> None:
+        self.shard_range = shard_range
+        self.epoch = epoch
+        self.trust = trust
+        self.waiting = Waiting()
+        self.committed = 0
+        self._services = services
+        self._timing = services.timing
+        self._dispatch = Dispatch(
+            services,
+            shard_range,
+            self.waiting,
+            holds=self._holds,
+            near_read=lambda: self._near_read,
+            verify_again=lambda item: self._spawn(self._verify([item])),
+        )
+        self._near_read = -1
+        self._minute_read = -1
+        self._sealed_near = 0
+        self._frontier_read_at = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def run(self) -> None:
+        """Own the range. Returns once the loops have ended and what was under way is finished.
+
+        Raises:
+            UnknownFormat: a newer release wrote a pack; give the range back.
+        """
+        frontier = await self._services.inserter.read_frontier(self.shard_range)
+        self.committed = frontier.committed
+        self._adopt(frontier)
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._near_loop(frontier.committed))
+            loops.create_task(self._minute_loop(frontier.committed))
+            loops.create_task(self._far_loop(frontier.committed_far))
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """A planned stop: read and publish nothing new; `run` returns once what is under way is finished."""
+        self._dispatch.stopping = True
+        self._wake.set()
+
+    async def write_committed(self) -> None:
+        """Write progress a last time, so that the next owner repeats as little as possible."""
+        committed = self._settled()
+        if committed is not None:
+            await self._write({"committed": committed})
+
+    # Loops
+
+    async def _near_loop(self, read_to: int) -> None:
+        markers_read_to = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms
+        sealed_at = self._services.clock.monotonic_ms()
+        while self._goes_on():
+            await self._adopt_higher_seal()
+            if not self._may_seal():
+                await self._wait_until(self._now() + self._timing.tick_ms)
+                continue
+            now = self._services.clock.monotonic_ms()
+            seal = max(self._now(), self._sealed_near + (now - sealed_at) // 2 + 2)
+            sealed_at = now
+            await self._seal("sealed_near", seal)
+            self._sealed_near = seal
+            self._services.frontiers.saw(self.shard_range, seal)
+            entries, markers = await asyncio.gather(
+                self._read(Level.NEAR, read_to, seal), self._read_markers(markers_read_to, seal)
+            )
+            self._take_markers(markers)
+            self._take(((row.position, entry) for row, decoded in entries for entry in decoded), read_to, seal)
+            self._near_read = read_to = markers_read_to = seal
+            self._release()
+            self.waiting.forget_markers(self.committed)
+            await self._wait_until(self._next_tick())
+
+    async def _minute_loop(self, read_to: int) -> None:
+        width = self._timing.minute_ms
+        while self._goes_on():
+            seal = self._services.levels.end(Level.MINUTE, self._now() + self._timing.lead_ms)
+            if seal <= read_to + 1 or not self._may_seal():
+                opens = read_to + 1 - self._timing.lead_ms
+                await self._pause(min(max(opens - self._now(), self._timing.tick_ms_min), width))
+                continue
+            await self._seal("sealed_minute", seal)
+            sealed_at = self._now()
+            while read_to < seal - 1 and self._goes_on():
+                through = min(self._services.levels.end(Level.MINUTE, read_to + 1), seal) - 1
+                entries = await self._read(Level.MINUTE, read_to, through)
+                self._take(((entry.due, entry) for _, decoded in entries for entry in decoded), read_to, sealed_at)
+                self._minute_read = read_to = through
+                self._release()
+                while self.waiting.count > WAITING_MAX and self._goes_on():
+                    await self._pause(self._timing.tick_ms)
+
+    async def _far_loop(self, read_to: int) -> None:
+        day_ms = self._timing.day_ms
+        while self._goes_on():
+            seal = ((self._now() + self._timing.far_seal_ms) // day_ms + 1) * day_ms
+            if seal <= read_to or not self._may_seal():
+                await self._pause(self._timing.far_check_ms)
+                continue
+            await self._seal("sealed_far", seal)
+            await cascade_day(self._services, self._read_pages(Level.FAR, read_to - 1, seal - 1), seal)
+            read_to = seal
+            await self._write({"committed_far": seal})
+
+    # Seal and read
+
+    async def _seal(self, register: str, value: int) -> None:
+        registers = {register: value}
+        committed = self._settled()
+        if committed is not None and committed > self.committed:
+            registers["committed"] = committed
+        await self._write(registers)
+        self.committed = max(self.committed, committed or 0)
+
+    async def _write(self, registers: dict[str, int]) -> None:
+        await self._services.persistence.until_answered(
+            lambda: self._services.store.write_frontier(self.shard_range, registers)
+        )
+
+    async def _read(self, level: Level, after: int, through: int) -> list[tuple[PackRow, list[Entry]]]:
+        return [row async for page in self._read_pages(level, after, through) for row in page]
+
+    async def _read_pages(
+        self, level: Level, after: int, through: int
+    ) -> AsyncIterator[list[tuple[PackRow, list[Entry]]]]:
+        """Packs in (after, through], bucket by bucket; a bucket with an end of its own is always read whole."""
+        bounds = (after, through) if level is Level.NEAR else (None, None)
+        for bucket in self._services.levels.buckets(level, self.shard_range, after, through):
+            rows = await self._services.persistence.until_answered(partial(self._read_bucket, bucket, *bounds))
+            yield [(row, entries) for row in rows if (entries := await self._decode(bucket, row))]
+
+    async def _read_bucket(self, bucket: Bucket, after: int | None, through: int | None) -> list[PackRow]:
+        return [row async for page in self._services.store.read_packs(bucket, after, through) for row in page]
+
+    async def _decode(self, bucket: Bucket, row: PackRow) -> list[Entry]:
+        try:
+            return decode_pack(row.body)
+        except Undecodable:
+            key = f"{bucket.level.value}/{bucket.start}/{bucket.sub}/{row.pack_id.hex()}"
+            await self._dead_letter(key, row.body)
+            return []
+
+    async def _read_markers(self, after: int, through: int) -> list[PlacedMarker]:
+        async def read() -> list[PlacedMarker]:
+            pages = self._services.store.read_markers(self.shard_range, after, through)
+            return [marker async for page in pages for marker in page]
+
+        return await self._services.persistence.until_answered(read)
+
+    async def _adopt_higher_seal(self) -> None:
+        now = self._services.clock.monotonic_ms()
+        if now - self._frontier_read_at > self._timing.frontier_reread_ms:
+            self._adopt(await self._services.inserter.read_frontier(self.shard_range))
+
+    def _adopt(self, frontier: Frontier) -> None:
+        self._sealed_near = max(self._sealed_near, frontier.sealed_near)
+        self._frontier_read_at = self._services.clock.monotonic_ms()
+
+    # Into memory and out of it
+
+    def _take(self, placed: Iterable[tuple[int, Entry]], read_to: int, sealed_at: int) -> None:
+        """Take in what was read; whether an entry was missed is decided by when its place was sealed."""
+        to_verify: list[Item] = []
+        for position, entry in placed:
+            if position <= read_to or self._services.lately.was_finished(identity(entry, entry.scheduled_for)):
+                continue
+            missed = sealed_at - entry.due > self._timing.misfire_grace_ms
+            item = self.waiting.add(entry, position, missed=missed)
+            if item is not None:
+                to_verify.append(item)
+        if to_verify:
+            self._spawn(self._verify(to_verify))
+
+    def _take_markers(self, markers: Iterable[PlacedMarker]) -> None:
+        for marker in self.waiting.add_markers(markers):
+            self._spawn(self._verify_marker(marker))
+
+    def _release(self) -> None:
+        """Hand out what is due: never before now, never beyond what near was sealed and read for."""
+        if not self._goes_on():
+            return
+        due = self.waiting.take_due(min(self._near_read, self._now()))
+        ready = []
+        for item in due:
+            if item.spec is None:
+                try:
+                    item.spec = cached_spec(item.entry.spec)
+                except (msgspec.MsgspecError, InvalidSchedule):
+                    self._spawn(self._give_up(item))
+                    continue
+            ready.append(item)
+        for batch in batches(ready, BATCH_MAX):
+            self._spawn(self._dispatch.run(batch))
+
+    async def _give_up(self, item: Item) -> None:
+        """An entry nobody can dispatch or re-arm harms only itself."""
+        await self._dispatch.dead_letter(item.entry, "undecodable")
+        self.waiting.drop(item)
+
+    async def _dead_letter(self, key: str, body: bytes) -> None:
+        letter = DeadLetter(
+            shard_range=self.shard_range,
+            at=self._now(),
+            occurrence_key=key,
+            reason="undecodable",
+            attempts=1,
+            entry=body,
+        )
+        await self._services.persistence.until_answered(lambda: self._services.store.write_dead_letter(letter))
+        self._services.observer.dead_lettered("undecodable", key)
+
+    def _settled(self) -> int | None:
+        """What committed may claim now."""
+        if self._near_read < 0 or self._minute_read < 0:
+            return None
+        read = min(self._near_read, self._minute_read)
+        open_from = self.waiting.settled_before()
+        return read if open_from is None else min(read, open_from - 1)
+
+    # Verify
+
+    async def _verify(self, items: Sequence[Item]) -> None:
+        rows = await self._rows({item.entry.schedule_id for item in items})
+        moving: list[Item] = []
+        for item in items:
+            if item.status is not Status.VERIFYING:
+                continue
+            row = rows.get(item.entry.schedule_id)
+            verdict = judge_entry(item.entry, row)
+            self._services.observer.verified(verdict.answer.value)
+            if verdict.answer is Answer.COUNTS and row is not None:
+                if not item.entry.spec:
+                    item.entry = msgspec.structs.replace(item.entry, spec=row.spec, payload=row.payload)
+                item.end = verdict.end
+                self.waiting.let_count(item)
+            elif verdict.answer is Answer.UNDECIDED and item.entry.tries < self._timing.undecided_tries_max:
+                item.status = Status.MOVING
+                moving.append(item)
+            else:
+                self.waiting.drop(item)
+        self._release()
+        if moving:
+            await self._services.inserter.insert(
+                [
+                    Placement(
+                        item.entry.marked(tries=item.entry.tries + 1),
+                        source=item.source,
+                        delay_ms=self._timing.undecided_ms << item.entry.tries,
+                        level=Level.NEAR,
+                    )
+                    for item in moving
+                ]
+            )
+            for item in moving:
+                settle_move(self.waiting, item, Status.MOVING, lambda again: self._spawn(self._verify([again])))
+
+    async def _verify_marker(self, marker: Marker) -> None:
+        """Ask about a marked marker each second until its change is decided; the first answer frees its schedule."""
+        first = True
+        for _ in range(self._timing.undecided_ms_max // self._timing.undecided_ms):
+            rows = await self._rows({marker.schedule_id})
+            answer = judge_marker(marker, rows.get(marker.schedule_id))
+            self._services.observer.verified(answer.value)
+            if answer is Answer.COUNTS:
+                self.waiting.apply(marker)
+            if first:
+                first = False
+                self.waiting.answered(marker.schedule_id)
+                self._release()
+            if answer is not Answer.UNDECIDED or not self._goes_on():
+                return
+            await self._pause(self._timing.undecided_ms)
+
+    async def _rows(self, schedule_ids: Iterable[str]) -> dict[str, ScheduleRow]:
+        ids = sorted(schedule_ids)
+        return dict(await self._services.persistence.until_answered(lambda: self._services.store.read_schedules(ids)))
+
+    # Time and tasks
+
+    def _now(self) -> int:
+        return self._services.store_clock.now_ms()
+
+    def _holds(self) -> bool:
+        return self.trust.holds(self._services.clock.monotonic_ms())
+
+    def _goes_on(self) -> bool:
+        return self._failure is None and not self._dispatch.stopping and self._holds()
+
+    def _may_seal(self) -> bool:
+        """Whether sealing and reading may go on: the clocks agree, and somebody takes what we read."""
+        if self._services.topics.is_broker_away:
+            return False
+        try:
+            self._services.store_clock.require_agreement()
+        except ClockSkew as error:
+            self._services.observer.troubled("clock_skew", error)
+            return False
+        return True
+
+    def _next_tick(self) -> int:
+        now = self._now()
+        next_due = self.waiting.next_due()
+        latest = now + self._timing.tick_ms
+        return latest if next_due is None else max(now + self._timing.tick_ms_min, min(latest, next_due + 1))
+
+    async def _wait_until(self, instant: int) -> None:
+        await self._pause(max(0, instant - self._now()))
+
+    async def _pause(self, duration_ms: int) -> None:
+        """Wait, but end at once when the owner is to stop."""
+        if self._dispatch.stopping:
+            return
+        try:
+            async with asyncio.timeout(duration_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = self._failure or task.exception()
+            self._wake.set()
