@@ -1,0 +1,308 @@
+"""A store of three replicas that keeps the contract of tocsin.schema.store and not one promise more.
+
+Every write goes to all three and returns with the second acknowledgement; every read merges the first two answers.
+Which two, and what they had by then, is up to the network. Pages are small and each is a read of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from simulation.history import History
+from simulation.network import Network, NetworkFaults
+from simulation.replica import MarkerKey, Replica
+from simulation.transactions import Transactions
+from simulation.traps import Traps
+from tocsin.schema.errors import NotInitialised, ScheduleNotFound, SettingsError, StoreTimeout, StoreUnavailable
+from tocsin.schema.levels import Bucket
+from tocsin.schema.pages import Pages
+from tocsin.schema.schedules import Marker, ScheduleRow
+from tocsin.schema.store import (
+    REGISTERS,
+    SCHEMA_VERSION,
+    DeadLetter,
+    Frontier,
+    Heartbeat,
+    Lease,
+    PackRow,
+    PlacedMarker,
+    Settings,
+)
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+MAJORITY = 2
+
+
+class Cluster:
+    """Three replicas, the order of conditional writes, and the network between them and everybody.
+
+    Args:
+        random: decides every delay and fault.
+        true_ms: the true time, ms UTC; each replica's clock is off by its own skew.
+        timeout_ms: how long a call waits for its majority.
+        page_rows: rows of a page at most.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        true_ms: Callable[[], float],
+        *,
+        faults: NetworkFaults | None = None,
+        delay_ms: float = 4,
+        timeout_ms: float = 600,
+        page_rows: int = 5,
+        heartbeat_ttl_ms: int = 10_000,
+        history: History | None = None,
+    ) -> None:
+        self.random = random
+        self.true_ms = true_ms
+        self.replicas = tuple(Replica(number) for number in range(3))
+        self.network = Network(random, faults or NetworkFaults(), delay_ms=delay_ms)
+        self.transactions = Transactions(
+            self.network,
+            timeout_ms=timeout_ms,
+            applied=history.schedule_applied if history else _unseen,
+            leased=history.lease_applied if history else _unseen,
+        )
+        self.history = history
+        self.timeout_ms = timeout_ms
+        self.page_rows = page_rows
+        self.heartbeat_ttl_ms = heartbeat_ttl_ms
+        #: What a store-wide step of the clocks adds.
+        self.step_ms: float = 0
+
+    def clock_of(self, replica: Replica) -> int:
+        """The reading of one coordinator's clock."""
+        return int(self.true_ms() + replica.skew_ms + self.step_ms)
+
+    def ask(self, request: Callable[[Replica], A], *, writes: bool) -> asyncio.Future[list[A]]:
+        """Ask all three; done with the answers of the first two, or StoreTimeout."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[A]] = loop.create_future()
+        answers: list[A] = []
+
+        def answered(answer: A) -> None:
+            answers.append(answer)
+            if len(answers) == MAJORITY and not future.done():
+                timer.cancel()
+                future.set_result(answers)
+
+        def expired() -> None:
+            if not future.done():
+                future.set_exception(StoreTimeout())
+
+        timer = loop.call_later(self.timeout_ms / 1000, expired)
+        for replica in self.replicas:
+            self.network.ask(replica, request, answered, writes=writes)
+        return future
+
+    def require_majority(self) -> None:
+        """Refuse what cannot succeed, before anything is attempted."""
+        up = sum(not replica.down for replica in self.replicas)
+        if up < MAJORITY or self.network.chance(self.network.faults.unavailable):
+            raise StoreUnavailable
+
+
+class ReplicatedStore:
+    """What one process sees of the cluster; implements tocsin.schema.store.Store."""
+
+    url = "simulated://three-replicas"
+
+    def __init__(self, cluster: Cluster, *, traps: Traps | None = None) -> None:
+        self._cluster = cluster
+        self._history = cluster.history
+        self._traps = traps
+
+    async def _call(self, name: str, send: Callable[[], asyncio.Future[T]]) -> T:
+        """One call: the process may be stopped or killed before the request leaves, and before its answer is here."""
+        if self._traps is not None:
+            await self._traps.step(name, sent=False)
+        self._cluster.require_majority()
+        future = send()
+        if self._traps is not None:
+            await self._traps.step(name, sent=True)
+        return await future
+
+    async def _write(self, name: str, request: Callable[[Replica], None]) -> None:
+        await self._call(name, lambda: self._cluster.ask(request, writes=True))
+
+    async def _read(self, name: str, request: Callable[[Replica], A]) -> list[A]:
+        return await self._call(name, lambda: self._cluster.ask(request, writes=False))
+
+    # Opening
+
+    async def initialise(self, settings: Settings) -> Settings:
+        transactions = self._cluster.transactions
+        kept = await self._call("initialise", lambda: transactions.submit(lambda: transactions.initialise(settings)))
+        registers = dict.fromkeys(REGISTERS, kept.genesis)
+        for shard_range in range(kept.shard_ranges):
+            await self._write("write_frontier", lambda node, at=shard_range: node.write_frontier(at, registers))  # type: ignore[misc]
+        return kept
+
+    async def open(self) -> Settings:
+        transactions = self._cluster.transactions
+        settings = await self._call("open", lambda: transactions.read(lambda: transactions.settings))
+        if settings is None:
+            raise NotInitialised(self.url)
+        if settings.schema_version != SCHEMA_VERSION:
+            raise SettingsError(f"the store has schema version {settings.schema_version}, wanted is {SCHEMA_VERSION}")
+        return settings
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def server_times_ms(self) -> Sequence[int]:
+        return await self._read("server_times_ms", self._cluster.clock_of)
+
+    # Packs and change markers
+
+    async def write_pack(self, bucket: Bucket, row: PackRow) -> None:
+        history = self._history
+        if history is None:
+            await self._write("write_pack", lambda node: node.write_pack(bucket, row))
+            return
+        pack = history.pack_begun(bucket, row)
+
+        def request(node: Replica) -> None:
+            node.write_pack(bucket, row)
+            pack.stored = True
+
+        await self._write("write_pack", request)
+        history.pack_acknowledged(pack)
+
+    def read_packs(
+        self, bucket: Bucket, after: int | None = None, through: int | None = None
+    ) -> AsyncIterator[Sequence[PackRow]]:
+        count = self._cluster.page_rows
+
+        async def read_page(place: tuple[int, bytes] | None) -> tuple[Sequence[PackRow], tuple[int, bytes] | None]:
+            def request(node: Replica) -> Sequence[PackRow]:
+                return node.read_packs(bucket, after, place, through, count)
+
+            rows = _merge(await self._read("read_packs", request), count)
+            return rows, (rows[-1].position, rows[-1].pack_id) if len(rows) == count else None
+
+        return Pages(read_page)
+
+    async def write_marker(self, position: int, shard_range: int, marker: Marker) -> None:
+        if self._history is not None:
+            self._history.marker_begun(position, shard_range, marker)
+        placed = PlacedMarker(position, marker)
+        timestamp = self._cluster.clock_of(self._cluster.random.choice(self._cluster.replicas))
+        await self._write("write_marker", lambda node: node.write_marker(shard_range, placed, timestamp))
+
+    def read_markers(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[PlacedMarker]]:
+        count = self._cluster.page_rows
+
+        async def read_page(place: MarkerKey | None) -> tuple[Sequence[PlacedMarker], MarkerKey | None]:
+            def request(node: Replica) -> Sequence[tuple[MarkerKey, int, Marker]]:
+                return node.read_markers(shard_range, after, place, through, count)
+
+            newest: dict[MarkerKey, tuple[int, Marker]] = {}
+            for key, timestamp, marker in itertools.chain(*await self._read("read_markers", request)):
+                if key not in newest or newest[key][0] < timestamp:
+                    newest[key] = timestamp, marker
+            keys = sorted(newest)[:count]
+            rows = [PlacedMarker(key[0], newest[key][1]) for key in keys]
+            return rows, keys[-1] if len(keys) == count else None
+
+        return Pages(read_page)
+
+    # The frontier
+
+    async def write_frontier(self, shard_range: int, registers: Mapping[str, int]) -> None:
+        writes = self._history.frontier_begun(shard_range, registers) if self._history is not None else []
+        kept = dict(registers)
+        await self._write("write_frontier", lambda node: node.write_frontier(shard_range, kept))
+        if self._history is not None:
+            self._history.frontier_acknowledged(writes)
+
+    async def read_frontier(self, shard_range: int) -> Frontier:
+        answers = await self._read("read_frontier", lambda node: node.read_frontier(shard_range))
+        merged = {
+            name: max(a[name] for a in answers if name in a) for name in REGISTERS if any(name in a for a in answers)
+        }
+        if len(merged) < len(REGISTERS):
+            raise NotInitialised(self.url)
+        return Frontier(**merged)
+
+    # Schedules
+
+    async def read_schedules(self, schedule_ids: Sequence[str]) -> Mapping[str, ScheduleRow]:
+        transactions = self._cluster.transactions
+        wanted = tuple(schedule_ids)
+
+        def rows() -> Mapping[str, ScheduleRow]:
+            return {each: transactions.schedules[each] for each in wanted if each in transactions.schedules}
+
+        return await self._call("read_schedules", lambda: transactions.read(rows))
+
+    async def insert_schedule(self, row: ScheduleRow) -> ScheduleRow | None:
+        transactions = self._cluster.transactions
+        return await self._call("commit", lambda: transactions.submit(lambda: transactions.insert_schedule(row)))
+
+    async def replace_schedule(self, row: ScheduleRow, expected_version: int) -> ScheduleRow | None:
+        transactions = self._cluster.transactions
+        apply = partial(transactions.replace_schedule, row, expected_version)
+        found = await self._call("commit", lambda: transactions.submit(apply))
+        if isinstance(found, bool):
+            raise ScheduleNotFound(row.schedule_id)
+        return found
+
+    # Leases and dispatchers
+
+    async def read_leases(self) -> Sequence[Lease]:
+        transactions = self._cluster.transactions
+        return await self._call("read_leases", lambda: transactions.read(transactions.glance_at_leases))
+
+    async def read_lease(self, shard_range: int) -> Lease:
+        transactions = self._cluster.transactions
+        return await self._call("read_lease", lambda: transactions.read(lambda: transactions.settle_lease(shard_range)))
+
+    async def acquire_lease(self, lease: Lease, expected_epoch: int) -> bool:
+        transactions = self._cluster.transactions
+        apply = partial(transactions.acquire_lease, lease, expected_epoch)
+        applied = await self._call("acquire_lease", lambda: transactions.submit(apply))
+        transactions.settle_lease(lease.shard_range)
+        return applied
+
+    async def write_heartbeat(self, heartbeat: Heartbeat) -> None:
+        await self._write_heartbeat(heartbeat.dispatcher_id, heartbeat)
+
+    async def delete_heartbeat(self, dispatcher_id: str) -> None:
+        await self._write_heartbeat(dispatcher_id, None)
+
+    async def _write_heartbeat(self, dispatcher_id: str, heartbeat: Heartbeat | None) -> None:
+        written_at = self._cluster.clock_of(self._cluster.random.choice(self._cluster.replicas))
+        await self._write("heartbeat", lambda node: node.heartbeats.write(dispatcher_id, written_at, heartbeat))
+
+    async def read_heartbeats(self) -> Sequence[Heartbeat]:
+        answers = await self._read("read_heartbeats", lambda node: dict(node.heartbeats))
+        newest: dict[str, tuple[int, Heartbeat | None]] = {}
+        for name, cell in itertools.chain.from_iterable(answer.items() for answer in answers):
+            if name not in newest or newest[name][0] < cell[0]:
+                newest[name] = cell
+        alive_from = self._cluster.true_ms() - self._cluster.heartbeat_ttl_ms
+        return [beat for _, (at, beat) in sorted(newest.items()) if beat is not None and at >= alive_from]
+
+    # Dead letters
+
+    async def write_dead_letter(self, letter: DeadLetter) -> None:
+        await self._write("write_dead_letter", lambda node: node.dead_letters.add(letter))
+
+
+def _merge(answers: Iterable[Sequence[PackRow]], count: int) -> list[PackRow]:
+    """The first rows of the union. Each answer holds its node's first `count`, so none of the union's is missing."""
+    return sorted({(row.position, row.pack_id): row for row in itertools.chain(*answers)}.values())[:count]
+
+
+def _unseen(_: object) -> None:
+    """Nobody watches."""

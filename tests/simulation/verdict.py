@@ -1,0 +1,82 @@
+"""What a run amounts to: which promises were broken, and what it took to find out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from simulation import check_dispatch, check_store
+from simulation.check_dispatch import Violation
+from simulation.clocks import EPOCH_MS
+from simulation.history import History
+from simulation.scenario import END_MS, Scenario
+from simulation.world import LEVELS, World, simulate
+
+Checker = Callable[[History], Iterator[Violation]]
+
+CHECKERS: tuple[Checker, ...] = (
+    check_dispatch.never_early,
+    check_dispatch.only_what_took_effect,
+    check_dispatch.nothing_lost,
+    check_dispatch.prevented_is_prevented,
+    check_dispatch.ended_stays_ended,
+    check_dispatch.on_time_when_quiet,
+    check_dispatch.repeats_have_a_reason,
+    check_store.one_armed_each,
+    check_store.no_chain_of_an_old_version,
+    lambda history: check_store.committed_tells_the_truth(history, LEVELS),
+)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in numbers, and what it broke."""
+
+    seed: int
+    violations: tuple[tuple[str, str, str], ...]
+    dispatched: int
+    changes: int
+    faults: int
+    simulated_ms: int
+    #: Of everything that happened, in order: equal for equal seeds.
+    digest: str
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of promises broken."""
+        return frozenset(kind for kind, _, _ in self.violations)
+
+
+def judge(world: World) -> tuple[Violation, ...]:
+    """Every broken promise of a run."""
+    found = [violation for checker in CHECKERS for violation in checker(world.history)]
+    return (*found, *(Violation("crashed", "", failure) for failure in world.failures))
+
+
+def report_of(scenario: Scenario) -> tuple[Report, History]:
+    """Run a scenario and judge it."""
+    world = simulate(scenario)
+    history = world.history
+    report = Report(
+        seed=scenario.seed,
+        violations=judge(world),
+        dispatched=sum(delivery.arrived for delivery in history.deliveries),
+        changes=len(history.acknowledged),
+        faults=world.traps.sprung + len(history.disturbances),
+        simulated_ms=END_MS,
+        digest=hashlib.blake2b(repr(history.notes).encode(), digest_size=8).hexdigest(),
+    )
+    return report, history
+
+
+def trace(history: History, violation: Violation, *, lines: int = 120) -> str:
+    """What happened to the schedule of a violation, and every fault and change of owner in between."""
+    wanted = (f"{violation.schedule_id}@", f"{violation.schedule_id} ", f"-{violation.schedule_id}")
+    general = ("fault", "belongs to", "is killed", "is stopped", "goes on", "well again", "stopped as planned")
+    chosen = [
+        f"{at - EPOCH_MS:>10.1f}  {text}"
+        for at, text in history.notes
+        if any(part in text for part in general) or (violation.schedule_id and any(part in text for part in wanted))
+    ]
+    return "\n".join(chosen[:lines])
