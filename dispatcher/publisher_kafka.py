@@ -207,6 +207,8 @@ class KafkaPublisher:
 
     async def close(self, timeout_ms: int) -> None:
         """Wait up to `timeout_ms` for the answers in flight, then give up what is left as BROKER_AWAY."""
+        if self._closed:
+            return
         if self._parcels:
             await asyncio.wait([parcel.finished for parcel in self._parcels], timeout=timeout_ms / 1000)
         self._closed = True

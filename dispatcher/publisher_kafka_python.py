@@ -5,6 +5,11 @@ it, parcel by parcel: that keeps the order. Look-ups have made the producer lear
 exception (the topic was deleted a moment ago); then the rest of that parcel is answered at once instead of blocking
 once per record. The producer has no bound of its own on memory; the publisher's room is the bound.
 
+Refused together: after any answer that will not change by itself, the idempotent producer (as of 3.0.12) is beyond
+repair and fails all it holds, records of other topics too, with the answer meant for one. So such an answer is not
+taken as a record's own. The producer is replaced, and each record that got the answer is sent again by a second, not
+idempotent producer whose requests hold one record each; what that one answers is the record's own.
+
 Answers arrive on the producer's I/O thread. They are put in a queue and the loop is woken once for all that are there.
 """
 
@@ -25,8 +30,10 @@ from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.publisher_kafka import FRAMING_BYTES, LookUpFailed, TopicView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tocsin.dispatcher.kafka_security import KafkaSecurity
-    from tocsin.dispatcher.publisher import PublisherSettings, Record
+    from tocsin.dispatcher.publisher import PublisherSettings
     from tocsin.dispatcher.publisher_kafka import Parcel
 
 #: `send` and the producer's own look-up of a topic block no longer than this.
@@ -55,16 +62,11 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     # Whatever else a broker answered concerns the topic; what our own side says concerns the connection.
     (kafka_errors.BrokerResponseError, Outcome.TOPIC_FAILING),
     (kafka_errors.KafkaError, Outcome.BROKER_AWAY),
+    (TypeError, Outcome.INVALID),
+    (AssertionError, Outcome.INVALID),
+    # The partition is not, or no longer, in the producer's metadata.
+    (ValueError, Outcome.TOPIC_FAILING),
 )
-#: After these an idempotent producer sends nothing any more.
-_FATAL = (
-    kafka_errors.ProducerFencedError,
-    kafka_errors.OutOfOrderSequenceNumberError,
-    kafka_errors.UnknownProducerIdError,
-    kafka_errors.ClusterAuthorizationFailedError,
-    kafka_errors.SaslAuthenticationFailedError,
-)
-
 _log = structlog.get_logger(__name__)
 
 
@@ -115,10 +117,12 @@ class KafkaPythonClient:
         self._producer_arguments = producer_arguments
         self._admin_arguments = admin_arguments
         self._producer: KafkaProducer | None = None
+        #: Sends requests of one record each; made when it is first needed.
+        self._lone_producer: KafkaProducer | None = None
         self._admin: KafkaAdminClient | None = None
-        #: Both clients block until a broker answers, so whoever needs one first makes it, in a thread.
+        #: All of them block until a broker answers, so whoever needs one first makes it, in a thread.
         self._making = threading.Lock()
-        self._fatal = False
+        self._broken = False
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="tocsin-send")
         self._loop: asyncio.AbstractEventLoop
         self._answers: deque[tuple[Parcel, int, Outcome]] = deque()
@@ -155,23 +159,26 @@ class KafkaPythonClient:
         self._take_answers()
 
     def _send_all(self, parcel: Parcel) -> None:
-        for index, record in enumerate(parcel.records):
+        for index in range(len(parcel.records)):
             try:
-                self._send(parcel, index, record)
+                producer = self._open_producer()
+                self._send(producer, parcel, index, partial(self._failed, producer, parcel, index))
             except kafka_errors.KafkaTimeoutError:
                 for unsent in range(index, len(parcel.records)):
                     self._answer(parcel, unsent, Outcome.TOPIC_FAILING)
                 return
-            except kafka_errors.KafkaError as failure:
-                self._failed(parcel, index, failure)
-            except ValueError:
-                # The partition is not, or no longer, in the producer's metadata.
-                self._answer(parcel, index, Outcome.TOPIC_FAILING)
-            except (TypeError, AssertionError):
-                self._answer(parcel, index, Outcome.INVALID)
+            except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as failure:
+                self._answer(parcel, index, outcome_of(failure))
 
-    def _send(self, parcel: Parcel, index: int, record: Record) -> None:
-        future = self._open_producer().send(
+    def _send_alone(self, parcel: Parcel, index: int) -> None:
+        try:
+            self._send(self._open_lone_producer(), parcel, index, partial(self._failed_alone, parcel, index))
+        except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as failure:
+            self._answer(parcel, index, outcome_of(failure))
+
+    def _send(self, producer: KafkaProducer, parcel: Parcel, index: int, failed: Callable[[Exception], None]) -> None:
+        record = parcel.records[index]
+        future = producer.send(
             parcel.topic,
             record.value,
             record.key,
@@ -179,13 +186,22 @@ class KafkaPythonClient:
             partition=record.partition(parcel.partition_count),
         )
         future.add_callback(partial(self._acked, parcel, index))
-        future.add_errback(partial(self._failed, parcel, index))
+        future.add_errback(failed)
 
     def _acked(self, parcel: Parcel, index: int, _metadata: object) -> None:
         self._answer(parcel, index, Outcome.ACKED)
 
-    def _failed(self, parcel: Parcel, index: int, failure: Exception) -> None:
-        self._fatal |= isinstance(failure, _FATAL)
+    def _failed(self, producer: KafkaProducer, parcel: Parcel, index: int, failure: Exception) -> None:
+        if isinstance(failure, kafka_errors.RetriableError):
+            self._answer(parcel, index, outcome_of(failure))
+            return
+        self._broken |= producer is self._producer
+        try:
+            self._sender.submit(self._send_alone, parcel, index)
+        except RuntimeError:  # closing
+            self._answer(parcel, index, Outcome.BROKER_AWAY)
+
+    def _failed_alone(self, parcel: Parcel, index: int, failure: Exception) -> None:
         self._answer(parcel, index, outcome_of(failure))
 
     def _answer(self, parcel: Parcel, index: int, outcome: Outcome) -> None:
@@ -202,19 +218,26 @@ class KafkaPythonClient:
             parcel.answer(index, outcome)
 
     def _open_producer(self) -> KafkaProducer:
-        if self._producer is not None and not self._fatal:
+        if self._producer is not None and not self._broken:
             return self._producer
         with self._making:
-            if self._fatal and self._producer is not None:
-                _log.error(
-                    "The producer is beyond repair and is replaced; records under way are published again.",
+            if self._broken and self._producer is not None:
+                _log.warning(
+                    "A record was refused and took the producer with it; the producer is replaced.",
                     action="producer_replaced",
                 )
                 force_close(self._producer)
-                self._producer, self._fatal = None, False
+                self._producer, self._broken = None, False
             if self._producer is None:
                 self._producer = KafkaProducer(**self._producer_arguments)
             return self._producer
+
+    def _open_lone_producer(self) -> KafkaProducer:
+        with self._making:
+            if self._lone_producer is None:
+                alone = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1, "batch_size": 0}
+                self._lone_producer = KafkaProducer(**self._producer_arguments | alone)
+            return self._lone_producer
 
     def _open_admin(self) -> KafkaAdminClient:
         with self._making:
@@ -224,8 +247,9 @@ class KafkaPythonClient:
 
     def _close_clients(self) -> None:
         with self._making:
-            if self._producer is not None:
-                force_close(self._producer)
+            for producer in (self._producer, self._lone_producer):
+                if producer is not None:
+                    force_close(producer)
             if self._admin is not None:
                 self._admin.close()
 
@@ -238,5 +262,5 @@ def force_close(producer: KafkaProducer) -> None:
 
 
 def outcome_of(failure: Exception) -> Outcome:
-    """What an error of kafka-python or of a broker means for a record."""
+    """What an error of kafka-python or of a broker means for a record; one that is new to us parks its topic."""
     return next((outcome for kind, outcome in _OUTCOMES if isinstance(failure, kind)), Outcome.TOPIC_FAILING)
