@@ -7,8 +7,9 @@ finds it.
 
 from __future__ import annotations
 
+from tocsin.schema.instants import DAY_MS, HOUR_MS, SECOND_MS
 from tocsin.schema.levels import Level
-from tocsin.schema.timing import DAY_MS, HOUR_MS, SECOND_MS, Timing
+from tocsin.schema.timing import Timing
 
 #: A dead letter waits this long for someone to look at it.
 DEAD_LETTER_MS = 90 * DAY_MS

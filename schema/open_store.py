@@ -4,11 +4,12 @@
 `cassandra://host1:port,host2/keyspace`. Nothing is connected here; `open` or `initialise` does that.
 
 Credentials never stand in a URL, where logs and process lists would show them; Cassandra's come from the environment
-(see `cassandra_driver.Access`).
+(see `cassandra_access`).
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tocsin.schema.clock import Clock, SystemClock
@@ -23,7 +24,14 @@ _CASSANDRA = "cassandra://"
 _FORMS = "sqlite:///path.db or cassandra://host1,host2/keyspace"
 
 
-def open_store(url: str, *, timing: Timing | None = None, clock: Clock | None = None, create: bool = False) -> Store:
+def open_store(
+    url: str,
+    *,
+    timing: Timing | None = None,
+    clock: Clock | None = None,
+    create: bool = False,
+    replication: int = 3,
+) -> Store:
     """The store of this URL, not connected yet.
 
     Args:
@@ -31,6 +39,7 @@ def open_store(url: str, *, timing: Timing | None = None, clock: Clock | None = 
         timing: the durations of the protocol, from which rows' times to live follow.
         clock: the host's clocks; only the embedded store takes its time from them.
         create: `open` makes the tables where they are missing, with `default_settings`.
+        replication: in how many nodes of each data centre Cassandra keeps each row, should the keyspace be made.
 
     Raises:
         SettingsError: the URL is malformed, or holds credentials.
@@ -43,9 +52,10 @@ def open_store(url: str, *, timing: Timing | None = None, clock: Clock | None = 
     if url.startswith(_CASSANDRA):
         # The driver takes a third of a second to import: the embedded store does not wait for it.
         from tocsin.schema.cassandra import CassandraStore
-        from tocsin.schema.cassandra_driver import parse_url
+        from tocsin.schema.cassandra_access import read_access
 
-        return CassandraStore(parse_url(url), timing=timing, clock=clock, create=settings)
+        access = read_access(url, os.environ)
+        return CassandraStore(access, timing=timing, clock=clock, create=settings, replication=replication)
     raise SettingsError(f"{url!r} is not a store; expected {_FORMS}")
 
 

@@ -1,0 +1,327 @@
+"""The real store: Cassandra 5, three replicas or more, any number of processes.
+
+Which statement needs what of the replicas stands in `cassandra_statements`; why the tables look as they do, in
+`cassandra_tables`; what an error means, in `cassandra_driver`. Here is only which rows are which records.
+
+A conditional write that was not applied is read again, serially. Cassandra answers 'not applied' with the columns of
+the condition only, and, when another coordinator finished our ballot for us, about our own row: its token tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from tocsin.schema import cassandra_statements as cql
+from tocsin.schema.cassandra_access import Access
+from tocsin.schema.cassandra_driver import Call, CassandraSession, Rows
+from tocsin.schema.cassandra_initialise import initialise, read_settings
+from tocsin.schema.clock import Clock
+from tocsin.schema.errors import NotInitialised, ScheduleNotFound, StoreUnavailable
+from tocsin.schema.instants import DAY_MS, SECOND_MS
+from tocsin.schema.levels import Bucket, Level
+from tocsin.schema.lifetimes import Lifetimes
+from tocsin.schema.pages import Pages
+from tocsin.schema.schedules import Marker, ScheduleRow, State
+from tocsin.schema.store import (
+    REGISTERS,
+    DeadLetter,
+    Frontier,
+    Heartbeat,
+    Lease,
+    PackRow,
+    PlacedMarker,
+    Settings,
+)
+from tocsin.schema.timing import Timing
+
+#: Rows of one page; with the largest usual packs, 3 MiB.
+PAGE_ROWS = 100
+#: Coordinators asked for their time.
+CLOCKS_MAX = 3
+#: Serial reads under way at once for one call: each is a round of Paxos.
+SERIAL_READS_MAX = 32
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+Row = TypeVar("Row")
+#: Where a page ended: in which slot of time, and where within it.
+SlotPlace = tuple[int, bytes | None]
+
+
+class Window(NamedTuple):
+    """Positions of a range: after < position <= through."""
+
+    shard_range: int
+    after: int
+    through: int
+
+
+class CassandraStore:
+    """The contract of `schema.store` on a Cassandra cluster.
+
+    With `create`, opening makes the keyspace and the tables where they are missing.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timing: Timing,
+        clock: Clock,
+        create: Settings | None = None,
+        replication: int = 3,
+        page_rows: int = PAGE_ROWS,
+    ) -> None:
+        self.url = access.url
+        self._access = access
+        self._timing = timing
+        self._clock = clock
+        self._lifetimes = Lifetimes(timing)
+        self._create = create
+        self._replication = replication
+        self._page_rows = page_rows
+        self._opened: CassandraSession | None = None
+        self._shard_ranges = 0
+
+    # Opening
+
+    async def initialise(self, settings: Settings) -> Settings:
+        """Make keyspace, tables, leases and registers where they are missing; the store is open then."""
+        return await self._start(
+            lambda session: initialise(
+                session, self._access, settings, self._lifetimes, self._clock, replication=self._replication
+            )
+        )
+
+    async def open(self) -> Settings:
+        """Connect and read the settings. Raises NotInitialised where tables are missing."""
+        if self._create is not None:
+            return await self.initialise(self._create)
+        return await self._start(lambda session: read_settings(session, self._access))
+
+    async def close(self) -> None:
+        """Give back every connection; safe to call twice."""
+        session, self._opened = self._opened, None
+        if session is not None:
+            await session.close()
+
+    async def server_times_ms(self) -> Sequence[int]:
+        """The time of up to three coordinators."""
+        return [rows.rows[0][0] for rows in await self._session.run_on_each(cql.SERVER_TIME, CLOCKS_MAX)]
+
+    async def _start(self, begin: Callable[[CassandraSession], Awaitable[Settings]]) -> Settings:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            if self._opened is None:
+                self._opened = CassandraSession(self._access)
+                await self._opened.connect()
+            in_force = await begin(self._opened)
+            self._shard_ranges = in_force.shard_ranges
+            undo.pop_all()
+        return in_force
+
+    @property
+    def _session(self) -> CassandraSession:
+        if self._opened is None:
+            raise StoreUnavailable(f"the store {self.url} is not open")
+        return self._opened
+
+    # Packs and change markers
+
+    async def write_pack(self, bucket: Bucket, row: PackRow) -> None:
+        """Write a pack. The same row again is harmless."""
+        await self._session.run(cql.WRITE_PACK[bucket.level], (*_partition(bucket), *row))
+
+    def read_packs(
+        self, bucket: Bucket, after: int | None = None, through: int | None = None
+    ) -> AsyncIterator[Sequence[PackRow]]:
+        """Packs of one bucket with after < position <= through, by position, page by page."""
+        values = (*_partition(bucket), _FIRST if after is None else after, _LAST if through is None else through)
+
+        async def read_page(place: bytes | None) -> tuple[Sequence[PackRow], bytes | None]:
+            found = await self._page(cql.READ_PACKS[bucket.level], values, place)
+            return [PackRow(*row) for row in found.rows], found.paging_state
+
+        return Pages(read_page)
+
+    async def write_marker(self, position: int, shard_range: int, marker: Marker) -> None:
+        """Write a change marker at a position of a range."""
+        slot = position // self._timing.changes_slot_ms
+        values = (slot, shard_range, position, marker.schedule_id, marker.version)
+        await self._session.run(cql.WRITE_MARKER, (*values, marker.from_ms, marker.until_ms, marker.verify))
+
+    def read_markers(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[PlacedMarker]]:
+        """Change markers of a range with after < position <= through, by position, page by page: a read an hour."""
+        return self._slots(
+            cql.READ_MARKERS, self._timing.changes_slot_ms, Window(shard_range, after, through), _marker_of
+        )
+
+    # The frontier
+
+    async def write_frontier(self, shard_range: int, registers: Mapping[str, int]) -> None:
+        """Raise registers to these values; a lower value than the one kept changes nothing. All in one mutation."""
+        if not registers or not registers.keys() <= cql.RAISE_REGISTER.keys():
+            raise ValueError(f"registers are {', '.join(REGISTERS)}; got {', '.join(registers)}")
+        await self._session.run_together(
+            [Call(cql.RAISE_REGISTER[name], (value * 1000, value, shard_range)) for name, value in registers.items()]
+        )
+
+    async def read_frontier(self, shard_range: int) -> Frontier:
+        """The registers of a range. Raises NotInitialised where one is missing."""
+        found = await self._session.run(cql.READ_FRONTIER, (shard_range,))
+        if not found.rows or None in found.rows[0]:
+            raise NotInitialised(self.url)
+        return Frontier(**dict(zip(REGISTERS, found.rows[0], strict=True)))
+
+    # Schedules
+
+    async def read_schedules(self, schedule_ids: Sequence[str]) -> Mapping[str, ScheduleRow]:
+        """The rows of these ids, each read serially, some at once."""
+        turn = asyncio.Semaphore(SERIAL_READS_MAX)
+
+        async def read(schedule_id: str) -> ScheduleRow | None:
+            async with turn:
+                return await self._read_schedule(schedule_id)
+
+        found = await asyncio.gather(*map(read, dict.fromkeys(schedule_ids)))
+        return {row.schedule_id: row for row in found if row is not None}
+
+    async def insert_schedule(self, row: ScheduleRow) -> ScheduleRow | None:
+        """Write the row where the id has none. None: applied; a row: not applied, it was there."""
+        answer = await self._session.run(cql.INSERT_SCHEDULE, (row.schedule_id, *_schedule_values(row)))
+        return None if _applied(answer) else await self._not_applied(row)
+
+    async def replace_schedule(self, row: ScheduleRow, expected_version: int) -> ScheduleRow | None:
+        """Write the row where the id is at this version. None: applied; a row: not applied, it was there."""
+        values = (*_schedule_values(row), row.schedule_id, expected_version)
+        answer = await self._session.run(cql.REPLACE_SCHEDULE, values)
+        return None if _applied(answer) else await self._not_applied(row)
+
+    async def _not_applied(self, row: ScheduleRow) -> ScheduleRow | None:
+        found = await self._read_schedule(row.schedule_id)
+        if found is None:
+            raise ScheduleNotFound(row.schedule_id)
+        return None if found.token == row.token else found
+
+    async def _read_schedule(self, schedule_id: str) -> ScheduleRow | None:
+        found = await self._session.run(cql.READ_SCHEDULE, (schedule_id,))
+        return _schedule_of(found.rows[0]) if found.rows else None
+
+    # Leases and dispatchers
+
+    async def read_leases(self) -> Sequence[Lease]:
+        """Every lease, by shard range."""
+        found = await self._session.run(cql.READ_LEASES, (list(range(self._shard_ranges)),))
+        return sorted((_lease_of(row) for row in found.rows), key=lambda lease: lease.shard_range)
+
+    async def read_lease(self, shard_range: int) -> Lease:
+        """One lease, read serially."""
+        found = await self._session.run(cql.READ_LEASE, (shard_range,))
+        if not found.rows:
+            raise NotInitialised(self.url)
+        return _lease_of(found.rows[0])
+
+    async def acquire_lease(self, lease: Lease, expected_epoch: int) -> bool:
+        """Write the lease where its range is at this epoch."""
+        values = (lease.owner or "", lease.epoch, lease.token, lease.shard_range, expected_epoch)
+        answer = await self._session.run(cql.ACQUIRE_LEASE, values)
+        return _applied(answer) or await self.read_lease(lease.shard_range) == lease
+
+    async def write_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Say that this dispatcher lives; it leaves by its time to live."""
+        lifetime_seconds = self._lifetimes.heartbeat_ms // SECOND_MS
+        await self._session.run(cql.WRITE_HEARTBEAT, (*msgspec.structs.astuple(heartbeat), lifetime_seconds))
+
+    async def delete_heartbeat(self, dispatcher_id: str) -> None:
+        """A planned stop: others need not wait for the time to live."""
+        await self._session.run(cql.DELETE_HEARTBEAT, (dispatcher_id,))
+
+    async def read_heartbeats(self) -> Sequence[Heartbeat]:
+        """Every dispatcher that has not left."""
+        found = await self._session.run(cql.READ_HEARTBEATS)
+        return [Heartbeat(**dict(zip(Heartbeat.__struct_fields__, row, strict=True))) for row in found.rows]
+
+    # Dead letters
+
+    async def write_dead_letter(self, letter: DeadLetter) -> None:
+        """Keep what will not be dispatched. The same letter again is harmless."""
+        await self._session.run(cql.WRITE_DEAD_LETTER, (letter.at // DAY_MS, *msgspec.structs.astuple(letter)))
+
+    def read_dead_letters(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[DeadLetter]]:
+        """Dead letters of a range with after < at <= through, by instant, page by page: a read a day."""
+        return self._slots(cql.READ_DEAD_LETTERS, DAY_MS, Window(shard_range, after, through), _dead_letter_of)
+
+    # Pages
+
+    async def _page(self, statement: cql.Statement, values: Sequence[Any], paging_state: bytes | None) -> Rows:
+        return await self._session.run(statement, values, page_rows=self._page_rows, paging_state=paging_state)
+
+    def _slots(
+        self,
+        statement: cql.Statement,
+        width: int,
+        window: Window,
+        record_of: Callable[[Sequence[Any]], Row],
+    ) -> AsyncIterator[Sequence[Row]]:
+        """Rows of a range that lie in partitions by time, one partition after the other."""
+
+        async def read_page(place: SlotPlace | None) -> tuple[Sequence[Row], SlotPlace | None]:
+            slot, paging_state = place or ((window.after + 1) // width, None)
+            found = await self._page(statement, (slot, *window), paging_state)
+            following = (slot, found.paging_state) if found.paging_state else (slot + 1, None)
+            rows = [record_of(row) for row in found.rows]
+            return rows, following if following[0] <= window.through // width else None
+
+        return Pages(read_page)
+
+
+def _partition(bucket: Bucket) -> tuple[int, ...]:
+    """The partition key in its level's table."""
+    if bucket.level is Level.MINUTE:
+        return bucket.start, bucket.layout, bucket.sub
+    return bucket.start, bucket.sub
+
+
+def _applied(answer: Rows) -> bool:
+    return bool(answer.rows[0][0])
+
+
+def _schedule_values(row: ScheduleRow) -> tuple[Any, ...]:
+    """What the statements bind for every column but the id, in the order of the record."""
+    columns = msgspec.structs.asdict(row) | {
+        "state": row.state.value,
+        "replaced": list(row.replaced),
+        "spec": row.spec.decode(),
+    }
+    del columns["schedule_id"]
+    return tuple(columns.values())
+
+
+def _schedule_of(row: Sequence[Any]) -> ScheduleRow:
+    columns = dict(zip(ScheduleRow.__struct_fields__, row, strict=True))
+    columns |= {
+        "state": State(columns["state"]),
+        "replaced": tuple(tuple(pair) for pair in columns["replaced"] or ()),
+        "spec": columns["spec"].encode(),
+        "tags": frozenset(columns["tags"] or ()),
+    }
+    return ScheduleRow(**columns)
+
+
+def _lease_of(row: Sequence[Any]) -> Lease:
+    shard_range, owner, epoch, token = row
+    return Lease(shard_range=shard_range, owner=owner or None, epoch=epoch, token=token)
+
+
+def _marker_of(row: Sequence[Any]) -> PlacedMarker:
+    position, schedule_id, version, from_ms, until_ms, verify = row
+    marker = Marker(schedule_id=schedule_id, version=version, from_ms=from_ms, until_ms=until_ms, verify=verify)
+    return PlacedMarker(position, marker)
+
+
+def _dead_letter_of(row: Sequence[Any]) -> DeadLetter:
+    return DeadLetter(**dict(zip(DeadLetter.__struct_fields__, row, strict=True)))

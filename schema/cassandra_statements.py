@@ -1,0 +1,175 @@
+"""Every CQL text Tocsin sends, each under its name, with its consistency and whether repeating it is harmless.
+
+A statement that is conditional (IF) runs at the serial consistency and commits at a quorum; a serial read runs at the
+serial consistency alone and completes whatever write of unknown outcome it meets; all else is a quorum. Whether these
+are the cluster's or one data centre's is one setting (`cassandra_access.Consistency`).
+
+No value bound here is ever null: a null is a tombstone.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from tocsin.schema.levels import Level
+
+
+class Guarantee(enum.Enum):
+    """What a statement needs of the replicas."""
+
+    #: A majority has it, or answers.
+    QUORUM = "quorum"
+    #: A conditional write: decided by Paxos, acknowledged when a majority has it.
+    CONDITIONAL = "conditional"
+    #: A read that settles what a conditional write of unknown outcome did.
+    SERIAL = "serial"
+    #: Whichever node is asked answers for itself.
+    ONE_NODE = "one node"
+
+
+class Statement(NamedTuple):
+    """A CQL text and what running it means."""
+
+    text: str
+    guarantee: Guarantee
+    #: Running it twice is as good as running it once.
+    idempotent: bool
+    writes: bool
+
+
+def _write(text: str) -> Statement:
+    return Statement(text, Guarantee.QUORUM, idempotent=True, writes=True)
+
+
+def _read(text: str) -> Statement:
+    return Statement(text, Guarantee.QUORUM, idempotent=True, writes=False)
+
+
+def _serial_read(text: str) -> Statement:
+    return Statement(text, Guarantee.SERIAL, idempotent=True, writes=False)
+
+
+def _conditional(text: str) -> Statement:
+    return Statement(text, Guarantee.CONDITIONAL, idempotent=False, writes=True)
+
+
+SERVER_TIME = Statement(
+    "SELECT to_unix_timestamp(now()) FROM system.local", Guarantee.ONE_NODE, idempotent=True, writes=False
+)
+
+# Packs and change markers. Their keys are fresh and their values a function of the keys, so a repeat writes the same.
+
+WRITE_PACK = {
+    Level.FAR: _write("INSERT INTO far (day, sub, due, pack_id, body) VALUES (?, ?, ?, ?, ?)"),
+    Level.MINUTE: _write("INSERT INTO occurrences (minute, layout, sub, due, pack_id, body) VALUES (?, ?, ?, ?, ?, ?)"),
+    Level.NEAR: _write("INSERT INTO near (slot, shard_range, position, pack_id, body) VALUES (?, ?, ?, ?, ?)"),
+}
+READ_PACKS = {
+    Level.FAR: _read("SELECT due, pack_id, body FROM far WHERE day = ? AND sub = ? AND due > ? AND due <= ?"),
+    Level.MINUTE: _read(
+        "SELECT due, pack_id, body FROM occurrences "
+        "WHERE minute = ? AND layout = ? AND sub = ? AND due > ? AND due <= ?"
+    ),
+    Level.NEAR: _read(
+        "SELECT position, pack_id, body FROM near WHERE slot = ? AND shard_range = ? AND position > ? AND position <= ?"
+    ),
+}
+WRITE_MARKER = _write(
+    "INSERT INTO changes (hour, shard_range, position, schedule_id, version, from_ms, until_ms, verify) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+READ_MARKERS = _read(
+    "SELECT position, schedule_id, version, from_ms, until_ms, verify FROM changes "
+    "WHERE hour = ? AND shard_range = ? AND position > ? AND position <= ?"
+)
+
+# The frontier. The timestamp is the value, so that the highest value is the newest for every replica, for ever; these
+# cells never meet a conditional write, a time to live or a delete. One statement for each register, because each has a
+# timestamp of its own; together they are one batch of one partition, hence one mutation.
+
+RAISE_REGISTER = {
+    "sealed_far": _write("UPDATE frontier USING TIMESTAMP ? SET sealed_far = ? WHERE shard_range = ?"),
+    "sealed_minute": _write("UPDATE frontier USING TIMESTAMP ? SET sealed_minute = ? WHERE shard_range = ?"),
+    "sealed_near": _write("UPDATE frontier USING TIMESTAMP ? SET sealed_near = ? WHERE shard_range = ?"),
+    "committed": _write("UPDATE frontier USING TIMESTAMP ? SET committed = ? WHERE shard_range = ?"),
+    "committed_far": _write("UPDATE frontier USING TIMESTAMP ? SET committed_far = ? WHERE shard_range = ?"),
+}
+READ_FRONTIER = _read(
+    "SELECT sealed_far, sealed_minute, sealed_near, committed, committed_far FROM frontier "
+    "WHERE shard_range = ? LIMIT 1"
+)
+
+# Schedules. A row is only ever written by a conditional write, and read serially.
+
+INSERT_SCHEDULE = _conditional(
+    'INSERT INTO schedules (schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags, '
+    "created_at, updated_at, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+)
+REPLACE_SCHEDULE = _conditional(
+    'UPDATE schedules SET version = ?, "token" = ?, state = ?, since = ?, replaced = ?, until = ?, spec = ?, '
+    "payload = ?, tenant = ?, tags = ?, created_at = ?, updated_at = ?, note = ? WHERE schedule_id = ? IF version = ?"
+)
+READ_SCHEDULE = _serial_read(
+    'SELECT schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags, created_at, '
+    "updated_at, note FROM schedules WHERE schedule_id = ?"
+)
+
+# Leases: one partition each, so that two acquires never meet in Paxos unless they are for the same range. A quorum
+# read sees every acquire that was acknowledged; all of them are one statement, which the coordinator fans out.
+
+KEEP_LEASE = _conditional(
+    "INSERT INTO leases (shard_range, owner, epoch, \"token\") VALUES (?, '', 0, 0x) IF NOT EXISTS"
+)
+ACQUIRE_LEASE = _conditional('UPDATE leases SET owner = ?, epoch = ?, "token" = ? WHERE shard_range = ? IF epoch = ?')
+READ_LEASES = _read('SELECT shard_range, owner, epoch, "token" FROM leases WHERE shard_range IN ?')
+READ_LEASE = _serial_read('SELECT shard_range, owner, epoch, "token" FROM leases WHERE shard_range = ?')
+
+# Dispatchers: one small partition, as there are few of them.
+
+WRITE_HEARTBEAT = _write(
+    "INSERT INTO dispatchers (cluster, dispatcher_id, number, address, release) VALUES ('all', ?, ?, ?, ?) USING TTL ?"
+)
+DELETE_HEARTBEAT = _write("DELETE FROM dispatchers WHERE cluster = 'all' AND dispatcher_id = ?")
+READ_HEARTBEATS = _read("SELECT dispatcher_id, number, address, release FROM dispatchers WHERE cluster = 'all'")
+
+WRITE_DEAD_LETTER = _write(
+    "INSERT INTO dead_letters (day, shard_range, at, occurrence_key, reason, attempts, entry) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+READ_DEAD_LETTERS = _read(
+    "SELECT shard_range, at, occurrence_key, reason, attempts, entry FROM dead_letters "
+    "WHERE day = ? AND shard_range = ? AND at > ? AND at <= ?"
+)
+
+# Settings, and the lock under which tables are made and migrated. The lock leaves by its time to live should its owner
+# die; every migration can be repeated, so what the owner was doing is done again.
+
+READ_SETTINGS = _serial_read("SELECT value FROM settings WHERE name = 'settings'")
+WRITE_SETTINGS = _conditional("INSERT INTO settings (name, value) VALUES ('settings', ?) IF NOT EXISTS")
+REPLACE_SETTINGS = _conditional("UPDATE settings SET value = ? WHERE name = 'settings' IF value = ?")
+TAKE_LOCK = _conditional("INSERT INTO settings (name, value) VALUES ('lock', ?) IF NOT EXISTS USING TTL 120")
+READ_LOCK = _serial_read("SELECT value FROM settings WHERE name = 'lock'")
+RELEASE_LOCK = _conditional("DELETE FROM settings WHERE name = 'lock' IF value = ?")
+
+ALL: tuple[Statement, ...] = (
+    SERVER_TIME,
+    *WRITE_PACK.values(),
+    *READ_PACKS.values(),
+    WRITE_MARKER,
+    READ_MARKERS,
+    *RAISE_REGISTER.values(),
+    READ_FRONTIER,
+    INSERT_SCHEDULE,
+    REPLACE_SCHEDULE,
+    READ_SCHEDULE,
+    KEEP_LEASE,
+    ACQUIRE_LEASE,
+    READ_LEASES,
+    READ_LEASE,
+    WRITE_HEARTBEAT,
+    DELETE_HEARTBEAT,
+    READ_HEARTBEATS,
+    WRITE_DEAD_LETTER,
+    READ_DEAD_LETTERS,
+)

@@ -1,0 +1,145 @@
+"""The tables of a Cassandra store, as numbered migrations.
+
+What waits is inserted once, never updated, never deleted, and leaves by a time to live that is constant per table. So:
+
+* TimeWindowCompactionStrategy with 20 to 30 windows over the lifetime: a file holds one window and is dropped whole
+  (Cassandra documentation, "Time Window CompactionStrategy"). The far level waits for a year, unevenly, and schedules
+  are updated: UnifiedCompactionStrategy.
+* gc_grace_seconds = 3 h, the window of hints: expired rows need no tombstone for longer, since nothing is deleted.
+* read_repair NONE where rows are immutable: what a majority acknowledged every quorum read sees; repairing the rest in
+  the foreground would write old rows into new windows. BLOCKING (the default) where rows change.
+* speculative_retry stays at the default 99p: a slow replica is covered by the third.
+
+Collections are frozen: an insert of an unfrozen one writes a range tombstone first.
+"""
+
+from __future__ import annotations
+
+from tocsin.schema.instants import HOUR_MS, SECOND_MS
+from tocsin.schema.levels import Level
+from tocsin.schema.lifetimes import Lifetimes
+from tocsin.schema.migrations import Migration
+
+#: Made before the first migration: the migrations' lock lives in it.
+CREATE_SETTINGS = """
+    CREATE TABLE IF NOT EXISTS settings (name text PRIMARY KEY, value text)
+    WITH comment = 'what init fixed, and the lock of migrations'
+"""
+TABLES = frozenset(
+    {
+        "calendars",
+        "changes",
+        "dead_letters",
+        "dispatchers",
+        "far",
+        "frontier",
+        "leases",
+        "near",
+        "occurrences",
+        "schedules",
+        "settings",
+    }
+)
+_UNIFIED = "compaction = {'class': 'UnifiedCompactionStrategy'}"
+#: Windows over a table's lifetime; the documentation advises 20 to 30.
+_WINDOWS = 24
+
+
+def create_keyspace(keyspace: str, replication: int) -> str:
+    """Replicated so often in every data centre there is; the name was checked when the URL was read."""
+    return (
+        f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = "
+        f"{{'class': 'NetworkTopologyStrategy', 'replication_factor': {replication}}}"
+    )
+
+
+def migrations(lifetimes: Lifetimes) -> tuple[Migration, ...]:
+    """Every version of the tables there has been, oldest first."""
+    return (Migration(1, expand=_first(lifetimes)),)
+
+
+def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
+    minute = _immutable(lifetimes.packs_ms(Level.MINUTE), lifetimes, windows=True)
+    near = _immutable(lifetimes.packs_ms(Level.NEAR), lifetimes, windows=True)
+    far = _immutable(lifetimes.packs_ms(Level.FAR), lifetimes, windows=False)
+    changes = _immutable(lifetimes.markers_ms, lifetimes, windows=True)
+    dead_letters = _immutable(lifetimes.dead_letters_ms, lifetimes, windows=True)
+    grace = f"gc_grace_seconds = {lifetimes.grace_ms // SECOND_MS}"
+    return (
+        f"""
+        CREATE TABLE IF NOT EXISTS schedules (
+            schedule_id text PRIMARY KEY, version bigint, "token" blob, state text, since bigint,
+            replaced frozen<list<frozen<tuple<bigint, bigint>>>>, until bigint, spec text, payload blob,
+            tenant text, tags frozen<set<text>>, created_at bigint, updated_at bigint, note text
+        ) WITH {_UNIFIED}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS far (
+            day bigint, sub int, due bigint, pack_id blob, body blob, PRIMARY KEY ((day, sub), due, pack_id)
+        ) WITH {far}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS occurrences (
+            minute bigint, layout int, sub int, due bigint, pack_id blob, body blob,
+            PRIMARY KEY ((minute, layout, sub), due, pack_id)
+        ) WITH {minute}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS near (
+            slot bigint, shard_range int, position bigint, pack_id blob, body blob,
+            PRIMARY KEY ((slot, shard_range), position, pack_id)
+        ) WITH {near}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS changes (
+            hour bigint, shard_range int, position bigint, schedule_id text, version bigint,
+            from_ms bigint, until_ms bigint, verify boolean,
+            PRIMARY KEY ((hour, shard_range), position, schedule_id, version)
+        ) WITH {changes}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS frontier (
+            shard_range int, sub int,
+            sealed_far bigint static, sealed_minute bigint static, sealed_near bigint static,
+            committed bigint static, committed_far bigint static,
+            dispatched_position bigint, dispatched_key text,
+            PRIMARY KEY (shard_range, sub)
+        ) WITH {_UNIFIED}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS leases (
+            shard_range int PRIMARY KEY, owner text, epoch bigint, "token" blob
+        ) WITH {_UNIFIED}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS dispatchers (
+            cluster text, dispatcher_id text, number bigint, address text, release text,
+            PRIMARY KEY (cluster, dispatcher_id)
+        ) WITH {_UNIFIED} AND {grace}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS dead_letters (
+            day bigint, shard_range int, at bigint, occurrence_key text, reason text, attempts int, entry blob,
+            PRIMARY KEY ((day, shard_range), at, occurrence_key)
+        ) WITH {dead_letters}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS calendars (
+            name text PRIMARY KEY, dates frozen<set<text>>, version bigint, "token" blob
+        ) WITH {_UNIFIED}
+        """,
+    )
+
+
+def _immutable(lifetime_ms: int, lifetimes: Lifetimes, *, windows: bool) -> str:
+    hours = max(1, -(-lifetime_ms // HOUR_MS // _WINDOWS))
+    compaction = (
+        "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', "
+        f"'compaction_window_size': {hours}}}"
+        if windows
+        else _UNIFIED
+    )
+    return (
+        f"{compaction} AND default_time_to_live = {max(1, lifetime_ms // SECOND_MS)} "
+        f"AND gc_grace_seconds = {lifetimes.grace_ms // SECOND_MS} AND read_repair = 'NONE'"
+    )
