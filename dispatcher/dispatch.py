@@ -23,7 +23,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tocsin.dispatcher.catch_up import Chosen, Horizon, choose, following
+from tocsin.dispatcher.catch_up import Horizon, choose, following
 from tocsin.dispatcher.lately import identity
 from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.record import record_of
@@ -43,16 +43,20 @@ cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
 class Flight:
     """One occurrence on its way out, and the item it belongs to."""
 
-    __slots__ = ("chosen", "entry", "item", "publish", "rounds", "spec")
+    __slots__ = ("acked", "entry", "item", "publish", "rounds", "skipped", "spec")
 
-    def __init__(self, item: Item, spec: Spec, entry: Entry, chosen: Chosen, *, publish: bool, rounds: int) -> None:
+    def __init__(
+        self, item: Item, spec: Spec, entry: Entry, *, publish: bool, skipped: int = 0, rounds: int = 1
+    ) -> None:
         self.item = item
         self.spec = spec
         #: The occurrence it stands for: the item's, or a later one of a catch-up.
         self.entry = entry
-        self.chosen = chosen
         self.publish = publish
+        #: Occurrences the catch-up policy passed over before this one.
+        self.skipped = skipped
         self.rounds = rounds
+        self.acked = False
 
 
 class Dispatch:
@@ -92,18 +96,15 @@ class Dispatch:
         rearms: list[tuple[Flight, Placement]] = []
         while flights:
             outcomes = await self._publish(flights)
-            if outcomes is None:
-                self._abandon(flights)
-                break
             again: list[Flight] = []
             failing: list[Flight] = []
             for flight, outcome in zip(flights, outcomes, strict=True):
                 if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}:
                     failing.append(flight)
-                else:
+                elif outcome is Outcome.ACKED:
                     self._follow(flight, again, rearms)
             if not self._holds():
-                self._abandon([*again, *(flight for flight, _ in rearms)])
+                self._abandon(flights)
                 return
             if failing:
                 await self._park(failing)
@@ -113,35 +114,35 @@ class Dispatch:
     # Which occurrence, and whether it goes out
 
     def _prepare(self, item: Item) -> Flight | None:
-        entry = item.entry
-        spec = item.spec
+        entry, spec = item.entry, item.spec
         assert spec is not None  # noqa: S101 — decoded when it was released to its topic
-        if self._waiting.is_ended(entry.schedule_id, entry.version, entry.scheduled_for) or (
-            entry.scheduled_for >= item.end
-        ):
+        if self._is_ended(item, entry.scheduled_for):
             self._waiting.drop(item)
             return None
-        chosen = Chosen(entry.scheduled_for, entry.due, counts=True, skipped=0)
-        if item.missed:
-            chosen = choose(spec, entry.schedule_id, entry.scheduled_for, entry.due, self._horizon(item))
-            if chosen.skipped:
-                self._services.observer.skipped("missed", chosen.skipped)
-        if chosen.scheduled_for != entry.scheduled_for and not self._stand_for(item, chosen.scheduled_for):
-            return None
-        return self._flight(item, spec, chosen, rounds=1)
-
-    def _flight(self, item: Item, spec: Spec, chosen: Chosen, *, rounds: int) -> Flight:
-        entry = item.entry
+        if not item.missed:
+            return self._flight(item, spec, entry)
+        chosen = choose(spec, entry.schedule_id, entry.scheduled_for, entry.due, self._horizon(item))
+        if chosen.skipped:
+            self._services.observer.skipped("missed", chosen.skipped)
         if chosen.scheduled_for != entry.scheduled_for:
+            if not self._stand_for(item, chosen.scheduled_for):
+                return None
             entry = msgspec.structs.replace(entry, scheduled_for=chosen.scheduled_for, due=chosen.due)
-        publish = chosen.counts
-        if publish and spec.expires_after_ms is not None:
-            publish = self._services.store_clock.now_ms() - chosen.due <= spec.expires_after_ms
-            if not publish:
+        return self._flight(item, spec, entry, counts=chosen.counts, skipped=chosen.skipped)
+
+    def _is_ended(self, item: Item, scheduled_for: int) -> bool:
+        entry = item.entry
+        return scheduled_for >= item.end or self._waiting.is_ended(entry.schedule_id, entry.version, scheduled_for)
+
+    def _flight(
+        self, item: Item, spec: Spec, entry: Entry, *, counts: bool = True, skipped: int = 0, rounds: int = 1
+    ) -> Flight:
+        if counts and spec.expires_after_ms is not None:
+            counts = self._services.store_clock.now_ms() - entry.due <= spec.expires_after_ms
+            if not counts:
                 self._services.observer.skipped("expired", 1)
-        if publish:
-            publish = not self._services.lately.was_published(identity(entry, chosen.scheduled_for))
-        return Flight(item, spec, entry, chosen, publish=publish, rounds=rounds)
+        publish = counts and not self._services.lately.was_published(identity(entry))
+        return Flight(item, spec, entry, publish=publish, skipped=skipped, rounds=rounds)
 
     def _stand_for(self, item: Item, scheduled_for: int) -> bool:
         """Let the item stand for a later occurrence; False: that one waits here already, and the chain ends there."""
@@ -163,49 +164,51 @@ class Dispatch:
 
     # Publish
 
-    async def _publish(self, flights: Sequence[Flight]) -> list[Outcome] | None:
-        """One final outcome per flight; None: the range was lost or is being given back."""
+    async def _publish(self, flights: Sequence[Flight]) -> list[Outcome]:
+        """One outcome per flight; BROKER_AWAY where the range was lost, or the occurrence ended, before an answer."""
         outcomes = [Outcome.ACKED] * len(flights)
         unanswered = await self._attempt(flights, outcomes, [i for i, flight in enumerate(flights) if flight.publish])
         if unanswered:
             with self._services.topics.broker_away():
                 pause_ms = self._services.timing.retry_ms
-                while unanswered:
+                while unanswered and self._may_publish():
                     await self._services.clock.sleep_ms(pause_ms)
                     pause_ms = min(2 * pause_ms, self._services.timing.retry_ms_max)
                     unanswered = await self._attempt(flights, outcomes, unanswered)
-        if unanswered is None:
-            return None
         await self._settle_permanent(flights, outcomes)
         return outcomes
 
-    async def _attempt(
-        self, flights: Sequence[Flight], outcomes: list[Outcome], indexes: Sequence[int]
-    ) -> list[int] | None:
-        """Publish these flights; those for which the broker did not answer, or None: the range is not ours to serve."""
-        if not indexes:
-            return []
-        if self.stopping or not self._holds():
-            return None
-        records = [
-            record_of(flight.entry, flight.spec, missed=flight.chosen.skipped)
-            for flight in (flights[index] for index in indexes)
-        ]
+    async def _attempt(self, flights: Sequence[Flight], outcomes: list[Outcome], indexes: Sequence[int]) -> list[int]:
+        """Publish these flights; those for which the broker did not answer."""
+        sent = []
+        records = []
+        for index in indexes:
+            outcomes[index] = Outcome.BROKER_AWAY
+            flight = flights[index]
+            if self._is_ended(flight.item, flight.entry.scheduled_for):
+                self._waiting.drop(flight.item)
+            else:
+                sent.append(index)
+                records.append(record_of(flight.entry, flight.spec, missed=flight.skipped))
+        if not records or not self._may_publish():
+            return sent
         unanswered = []
-        for index, outcome in zip(indexes, await self._services.publisher.publish(records), strict=True):
+        acked = []
+        for index, outcome in zip(sent, await self._services.publisher.publish(records), strict=True):
             outcomes[index] = outcome
             if outcome is Outcome.ACKED:
-                self._acked(flights[index])
+                flights[index].acked = True
+                acked.append(flights[index].entry)
             elif outcome is Outcome.BROKER_AWAY:
                 unanswered.append(index)
+        if acked:
+            topic = flights[0].spec.topic
+            self._services.topics.acked(topic)
+            self._services.observer.dispatched(topic, acked, self._services.store_clock.now_ms())
         return unanswered
 
-    def _acked(self, flight: Flight) -> None:
-        services = self._services
-        services.topics.acked(flight.spec.topic)
-        services.lately.published(identity(flight.entry, flight.entry.scheduled_for))
-        lateness_ms = services.store_clock.now_ms() - flight.entry.due
-        services.observer.dispatched(flight.spec.topic, flight.entry, lateness_ms)
+    def _may_publish(self) -> bool:
+        return not self.stopping and self._holds()
 
     async def _settle_permanent(self, flights: Sequence[Flight], outcomes: list[Outcome]) -> None:
         """Dead letters for what cannot be published; an unknown topic is waited for first."""
@@ -252,24 +255,22 @@ class Dispatch:
     def _follow(self, flight: Flight, again: list[Flight], rearms: list[tuple[Flight, Placement]]) -> None:
         """Compute what comes after a dispatched or skipped occurrence; the lease is looked at afterwards."""
         item, spec, entry = flight.item, flight.spec, flight.entry
-        horizon = self._horizon(item)
-        if item.missed:
-            nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, horizon)
+        if not item.missed:
+            nominal = spec.next_after(entry.scheduled_for)
+        else:
+            nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, self._horizon(item))
             if skipped:
                 self._services.observer.skipped("missed", skipped)
-        else:
-            nominal = spec.next_after(entry.scheduled_for)
-        if nominal is None or nominal >= horizon.end:
+        if nominal is None or nominal >= self._waiting.end_of(item):
             self._finish(item)
             return
         due = spec.due_of(entry.schedule_id, nominal)
-        catching_up = item.missed and spec.catch_up is CatchUp.ALL and due <= horizon.due_by
-        if catching_up and flight.rounds < CHUNK:
+        if self._goes_round(flight, due):
             if self._stand_for(item, nominal):
-                chosen = Chosen(nominal, due, counts=True, skipped=0)
-                again.append(self._flight(item, spec, chosen, rounds=flight.rounds + 1))
+                later = msgspec.structs.replace(entry, scheduled_for=nominal, due=due)
+                again.append(self._flight(item, spec, later, rounds=flight.rounds + 1))
             return
-        following_entry = Entry(
+        armed = Entry(
             entry.schedule_id,
             nominal,
             due,
@@ -278,7 +279,18 @@ class Dispatch:
             spec=entry.spec,
             payload=entry.payload,
         )
-        rearms.append((flight, Placement(following_entry, source=item.source)))
+        rearms.append((flight, Placement(armed, source=item.source)))
+
+    def _goes_round(self, flight: Flight, due: int) -> bool:
+        """Whether the next occurrence follows in this batch: catching up with `all`, and nothing holds it."""
+        item = flight.item
+        return (
+            item.missed
+            and flight.spec.catch_up is CatchUp.ALL
+            and flight.rounds < CHUNK
+            and due <= self._horizon(item).due_by
+            and not self._waiting.is_held(item.entry.schedule_id)
+        )
 
     async def _rearm(self, rearms: Sequence[tuple[Flight, Placement]]) -> None:
         if not rearms:
@@ -292,18 +304,21 @@ class Dispatch:
                 self._finish(flight.item)
 
     def _finish(self, item: Item) -> None:
+        """Dispatched, or skipped, and re-armed: no copy of it has anything left to do."""
         now = self._services.clock.monotonic_ms()
-        for scheduled_for in (item.entry.scheduled_for, *item.also):
-            occurrence = identity(item.entry, scheduled_for)
-            if self._services.lately.was_published(occurrence) or scheduled_for == item.entry.scheduled_for:
-                self._services.lately.finished(occurrence, now)
+        self._services.lately.finished(identity(item.entry), now)
+        for scheduled_for in item.also:
+            self._services.lately.finished(identity(item.entry, scheduled_for), now)
         self._waiting.drop(item)
 
     def _abandon(self, flights: Iterable[Flight]) -> None:
+        """Somebody else sees to the re-arm; what we published we do not publish again."""
         now = self._services.clock.monotonic_ms()
         for flight in flights:
+            last = flight.entry.scheduled_for
             for scheduled_for in (flight.item.entry.scheduled_for, *flight.item.also):
-                self._services.lately.abandoned(identity(flight.item.entry, scheduled_for), now)
+                if scheduled_for < last or (flight.acked and scheduled_for == last):
+                    self._services.lately.published(identity(flight.item.entry, scheduled_for), now)
 
 
 def settle_move(waiting: Waiting, item: Item, status: Status, verify_again: Callable[[Item], None]) -> None:

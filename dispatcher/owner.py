@@ -230,7 +230,7 @@ class RangeOwner:
         """Take in what was read; whether an entry was missed is decided by when its place was sealed."""
         to_verify: list[Item] = []
         for position, entry in placed:
-            if position <= read_to or self._services.lately.was_finished(identity(entry, entry.scheduled_for)):
+            if position <= read_to or self._services.lately.was_finished(identity(entry)):
                 continue
             missed = sealed_at - entry.due > self._timing.misfire_grace_ms
             item = self.waiting.add(entry, position, missed=missed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,8 +22,8 @@ from tocsin.schema.timing import Timing
 class Observer(Protocol):
     """Hears what happens; metrics and the status line are made of it. It must not raise, block or await."""
 
-    def dispatched(self, topic: str, entry: Entry, lateness_ms: int) -> None:
-        """Kafka acknowledged an occurrence that long after its due."""
+    def dispatched(self, topic: str, entries: Sequence[Entry], now: int) -> None:
+        """Kafka acknowledged these occurrences of one topic; `now` is the store's time, ms UTC."""
 
     def skipped(self, reason: str, count: int) -> None:
         """Occurrences were passed over, as their schedule's policy says."""

@@ -162,7 +162,7 @@ class Waiting:
             _, _, item = heapq.heappop(self._by_due)
             if item.status is not Status.WAITING:
                 continue
-            if self._unanswered[item.entry.schedule_id]:
+            if item.entry.schedule_id in self._unanswered:
                 self._held[item.entry.schedule_id].append(item)
                 continue
             item.status = Status.DISPATCHING
@@ -214,6 +214,10 @@ class Waiting:
             for item in self._held.pop(schedule_id, ()):
                 if item.status is Status.WAITING:
                     self._push(item)
+
+    def is_held(self, schedule_id: str) -> bool:
+        """Whether a marked marker of the schedule awaits its first answer."""
+        return schedule_id in self._unanswered
 
     def is_ended(self, schedule_id: str, version: int, scheduled_for: int) -> bool:
         """Whether a marker has ended this occurrence."""
