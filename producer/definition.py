@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, get_args
 
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
-from tocsin.schema.instants import ceil_ms
+from tocsin.schema.instants import ceil_ms, to_datetime
 from tocsin.schema.recurrence import AnyRecurrence, Once, until_for_max_runs
-from tocsin.schema.schedules import CatchUp, Spec, encode_spec
+from tocsin.schema.schedules import CatchUp, ScheduleRow, Spec, decode_spec, encode_spec
 
 #: Characters of a schedule id at most.
 SCHEDULE_ID_LENGTH_MAX = 255
@@ -116,6 +116,42 @@ class NewSchedule:
             partition_key=self.partition_key,
             definition=self.definition,
         )
+
+
+#: What an update may not change.
+_FIXED = frozenset({"schedule_id", "paused"})
+
+
+def redefined(row: ScheduleRow, changes: Mapping[str, Any]) -> NewSchedule:
+    """The definition of a stored schedule with some fields changed; `max_runs` counts from the update on.
+
+    Raises:
+        InvalidSchedule: a name is not one of a field that can change, or its value is refused.
+    """
+    for name in changes:
+        if name in _FIXED or name not in NewSchedule.__dataclass_fields__:
+            raise InvalidSchedule(name, changes[name], "is not a field that an update can change")
+    spec = decode_spec(row.spec)
+    fields: dict[str, Any] = {
+        "recurrence": spec.recurrence,
+        "topic": spec.topic,
+        "payload": row.payload,
+        "content_type": spec.content_type,
+        "headers": dict(spec.headers) or None,
+        "partition_key": spec.partition_key,
+        "start": None if spec.start is None else to_datetime(spec.start),
+        "until": None if spec.until is None else to_datetime(spec.until),
+        "jitter": timedelta(milliseconds=spec.jitter_ms),
+        "catch_up": spec.catch_up,
+        "max_catch_up": spec.max_catch_up,
+        "expires_after": None if spec.expires_after_ms is None else timedelta(milliseconds=spec.expires_after_ms),
+        "exclude": spec.exclude,
+        "tenant": spec.tenant,
+        "tags": row.tags,
+        "definition": spec.definition,
+        "note": row.note,
+    }
+    return NewSchedule(schedule_id=row.schedule_id, **{**fields, **changes})
 
 
 def check_occurs(spec: Spec, since: int, now: int, grace_ms: int) -> None:

@@ -19,7 +19,7 @@ from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
 from tocsin.producer.results import Change, ChangeOutcome, Schedule, schedule_of
-from tocsin.producer.wishes import Cancel, Create, Pause, Resume
+from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
 from tocsin.schema.clock import Clock, StoreClock, SystemClock
 from tocsin.schema.errors import InvalidSchedule, ScheduleNotFound
 from tocsin.schema.levels import Levels
@@ -138,6 +138,23 @@ class AsyncScheduler:
             raise ScheduleNotFound(schedule_id)
         return schedule_of(row, self._store_clock.now_ms())
 
+    async def update(self, schedule_id: str, *, expected_version: int | None = None, **changes: Any) -> Change:
+        """Change some fields of a schedule; what is not named stays.
+
+        The new version owns nominal times from now on; what was nominal before still runs, once.
+
+        Args:
+            schedule_id: whose.
+            expected_version: refuse where the schedule is at another one.
+            **changes: fields of NewSchedule.
+
+        Raises:
+            VersionConflict: somebody else changed it first.
+        """
+        check_schedule_id(schedule_id)
+        wish = Update(schedule_id, changes, grace_ms=self._timing.misfire_grace_ms, expected_version=expected_version)
+        return await self._change(schedule_id, wish)
+
     async def pause(self, schedule_id: str, *, note: str = "") -> Change:
         """Stop a schedule until it is resumed; everything pending is dropped."""
         check_schedule_id(schedule_id)
@@ -223,6 +240,10 @@ class Scheduler:
     def get(self, schedule_id: str) -> Schedule:
         """See AsyncScheduler.get."""
         return self._run(self._scheduler.get(schedule_id))
+
+    def update(self, schedule_id: str, *, expected_version: int | None = None, **changes: Any) -> Change:
+        """See AsyncScheduler.update."""
+        return self._run(self._scheduler.update(schedule_id, expected_version=expected_version, **changes))
 
     def pause(self, schedule_id: str, *, note: str = "") -> Change:
         """See AsyncScheduler.pause."""

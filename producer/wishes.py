@@ -6,13 +6,15 @@ that is what makes repeating a call with an unknown outcome safe. None of them t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tocsin.producer.change import Draft
-from tocsin.producer.definition import NewSchedule, check_occurs, encoded
+from tocsin.producer.definition import NewSchedule, check_occurs, encoded, redefined
 from tocsin.schema.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, VersionConflict
 from tocsin.schema.recurrence import Once
-from tocsin.schema.schedules import ScheduleRow, Spec, State, decode_spec
+from tocsin.schema.schedules import ScheduleRow, State, decode_spec
 
 
 @dataclass(frozen=True)
@@ -25,31 +27,14 @@ class Create:
     def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
         """Equal content, whoever wrote it: the result is in place."""
         if current is not None:
-            if current.state is State.CANCELLED or not self._is(current):
+            if current.state is State.CANCELLED or not _has_content(current, self.schedule, current.created_at):
                 raise ScheduleExists(current.schedule_id, current)
             return None
         spec = self.schedule.spec(now)
         since = min(now, spec.recurrence.at_ms) if isinstance(spec.recurrence, Once) else now
         check_occurs(spec, since, now, self.grace_ms)
-        return Draft(
-            state=State.PAUSED if self.schedule.paused else State.ACTIVE,
-            spec=encoded(spec),
-            payload=self.schedule.payload,
-            tenant=self.schedule.tenant,
-            tags=frozenset(self.schedule.tags),
-            note=self.schedule.note,
-            since=since,
-            keeps_before=0,
-        )
-
-    def _is(self, row: ScheduleRow) -> bool:
-        wanted = self.schedule
-        return (
-            encoded(wanted.spec(row.created_at)) == row.spec
-            and wanted.payload == row.payload
-            and frozenset(wanted.tags) == row.tags
-            and wanted.note == row.note
-        )
+        state = State.PAUSED if self.schedule.paused else State.ACTIVE
+        return _draft(self.schedule, encoded(spec), state, since=since, keeps_before=0)
 
 
 class Update:
@@ -57,61 +42,33 @@ class Update:
 
     Args:
         schedule_id: whose.
-        patch: makes the wanted spec, payload, tags and note of the current ones.
+        changes: the fields of NewSchedule to change.
         grace_ms: how far in the past a single instant may lie.
         expected_version: refuse on any other; None: the version first read.
     """
 
-    def __init__(self, schedule_id: str, patch: Patch, *, grace_ms: int, expected_version: int | None = None) -> None:
+    def __init__(
+        self, schedule_id: str, changes: Mapping[str, Any], *, grace_ms: int, expected_version: int | None = None
+    ) -> None:
         self._schedule_id = schedule_id
-        self._patch = patch
+        self._changes = changes
         self._grace_ms = grace_ms
         self._expected_version = expected_version
 
     def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
         """A row that has the wanted content already is the result: saving without a change changes nothing."""
         current = _living(current, self._schedule_id, "updated")
-        spec, content = self._patch.applied(current)
-        text = encoded(spec)
-        if content == current and text == current.spec:
+        wanted = redefined(current, self._changes)
+        if _has_content(current, wanted, current.updated_at):
             return None
         if self._expected_version is None:
             self._expected_version = current.version
         if current.version != self._expected_version:
             raise VersionConflict(self._schedule_id, self._expected_version, current.version)
-        if text != current.spec and spec.recurrence != decode_spec(current.spec).recurrence:
+        spec = wanted.spec(now)
+        if spec.recurrence != decode_spec(current.spec).recurrence:
             check_occurs(spec, now, now, self._grace_ms)
-        return Draft(
-            state=current.state,
-            spec=text,
-            payload=content.payload,
-            tenant=spec.tenant,
-            tags=content.tags,
-            note=content.note,
-            since=now,
-            keeps_before=now,
-        )
-
-
-@dataclass(frozen=True)
-class Patch:
-    """The named changes of an update; None: stays as it is."""
-
-    spec: dict[str, object]
-    payload: bytes | None = None
-    tags: frozenset[str] | None = None
-    note: str | None = None
-
-    def applied(self, row: ScheduleRow) -> tuple[Spec, ScheduleRow]:
-        """The wanted spec, and the row with the wanted payload, tags and note."""
-        import msgspec
-
-        changes: dict[str, object] = {
-            name: value
-            for name, value in (("payload", self.payload), ("tags", self.tags), ("note", self.note))
-            if value is not None
-        }
-        return msgspec.structs.replace(decode_spec(row.spec), **self.spec), msgspec.structs.replace(row, **changes)
+        return _draft(wanted, encoded(spec), current.state, since=now, keeps_before=now)
 
 
 @dataclass(frozen=True)
@@ -158,6 +115,29 @@ class Cancel:
         if current is None:
             raise ScheduleNotFound(self.schedule_id)
         return None if current.state is State.CANCELLED else _same(current, State.CANCELLED, now, note=current.note)
+
+
+def _has_content(row: ScheduleRow, wanted: NewSchedule, resolved_at: int) -> bool:
+    """Whether the row is what this definition gives when it is resolved at that instant."""
+    return (
+        encoded(wanted.spec(resolved_at)) == row.spec
+        and wanted.payload == row.payload
+        and frozenset(wanted.tags) == row.tags
+        and wanted.note == row.note
+    )
+
+
+def _draft(wanted: NewSchedule, spec: bytes, state: State, *, since: int, keeps_before: int) -> Draft:
+    return Draft(
+        state=state,
+        spec=spec,
+        payload=wanted.payload,
+        tenant=wanted.tenant,
+        tags=frozenset(wanted.tags),
+        note=wanted.note,
+        since=since,
+        keeps_before=keeps_before,
+    )
 
 
 def _living(row: ScheduleRow | None, schedule_id: str, verb: str) -> ScheduleRow:
