@@ -25,6 +25,8 @@ WEEKDAYS: Final[tuple[Weekday, ...]] = get_args(Weekday)
 #: `every` goes no further: a rule that rests longer is better stated as single instants.
 EVERY_MAX: Final = 1_000
 EVERY_YEARS_MAX: Final = 50
+#: The years rules answer for.
+_ANCHOR_YEARS: Final = range(1900, 9900)
 #: The days of each month at their most: a 29 February exists.
 _MONTH_DAYS_MAX: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -47,8 +49,12 @@ class CalendarRule(LocalRule, frozen=True, kw_only=True, omit_defaults=True):
         self.check_zone()
         check_time_of_day(at)
         check_int("every", self.every, 1, every_max)
-        if self.anchor is not None and type(self.anchor) is not date:
-            raise InvalidSchedule("anchor", self.anchor, "must be a date, the local one from which `every` counts")
+        if self.anchor is not None:
+            # A datetime is a date too, but one whose zone nobody has named.
+            if type(self.anchor) is not date:
+                raise InvalidSchedule("anchor", self.anchor, "must be a date, the local one from which `every` counts")
+            if self.anchor.year not in _ANCHOR_YEARS:
+                raise InvalidSchedule("anchor", self.anchor, "must lie in the years 1900 to 9899")
 
     def _first_ordinal(self) -> int:
         """The date from which `every` counts."""
@@ -213,7 +219,7 @@ def check_time_of_day(at: Any) -> None:
 def check_int(field: str, value: Any, least: int, most: int) -> None:
     """Raise InvalidSchedule unless this is a whole number in [least, most]."""
     if type(value) is not int or not least <= value <= most:
-        raise InvalidSchedule(field, value, f"must be a whole number from {least} to {most}")
+        raise InvalidSchedule(field, value, f"must be a whole number from {least} to {most}, not {value!r}")
 
 
 def check_day(day: Any, last: int) -> None:

@@ -26,7 +26,7 @@ import functools
 import itertools
 from bisect import bisect_left
 from datetime import date, datetime, timedelta
-from typing import Final, NamedTuple, Self, get_args
+from typing import Any, Final, NamedTuple, Self, get_args
 
 import msgspec
 from croniter import CroniterBadDateError, croniter
@@ -62,6 +62,11 @@ class Cron(CronOptions, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         self.check_zone()
+        expression: Any = self.expression
+        if not isinstance(expression, str):
+            raise InvalidSchedule("expression", expression, f"must be a string, not {type(expression).__name__}")
+        if self.dialect not in get_args(Dialect):
+            raise InvalidSchedule("dialect", self.dialect, f"must be one of {', '.join(get_args(Dialect))}")
         if self.day_match not in get_args(DayMatch):
             raise InvalidSchedule("day_match", self.day_match, f"must be one of {', '.join(get_args(DayMatch))}")
         parse(self.expression, self.dialect, self.day_match)
@@ -260,9 +265,10 @@ def _weekday_sides(weekdays: _FieldItems, dialect: str) -> list[str]:
                 item.refuse("# is followed by 1 to 5: which of the month's such weekdays")
             special.append(f"{_sunday_is_zero(field, field.value(token, item))}#{number}")
         elif item.text == "L":
-            item.refuse("L needs a weekday here: 5L is the last Friday of the month")
-        elif len(item.text) > 1 and "L" in {item.text[0], item.text[-1]}:
-            special.append(f"L{_sunday_is_zero(field, field.value(item.text.strip('L'), item))}")
+            item.refuse("L needs a weekday here: FRIL is the last Friday of the month")
+        elif "L" in {item.text[0], item.text[-1]}:
+            token = item.text[1:] if item.text[0] == "L" else item.text[:-1]
+            special.append(f"L{_sunday_is_zero(field, field.value(token, item))}")
         else:
             plain.update(_sunday_is_zero(field, value) for value in cron_fields.item_values(field, item, dialect))
     sides = [_listed(sorted(plain))] if plain else []

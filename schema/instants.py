@@ -38,6 +38,14 @@ def ceil_ms(instant: datetime, *, field: str = "instant") -> int:
     return -((EPOCH - _aware(instant, field)) // _MILLISECOND)
 
 
+def checked_ms(instant: datetime, *, field: str) -> int:
+    """`ceil_ms` of an instant that a rule is made of; raises InvalidSchedule outside the years rules answer for."""
+    instant_ms = ceil_ms(instant, field=field)
+    if not FIRST_INSTANT_MS <= instant_ms < END_INSTANT_MS:
+        raise InvalidSchedule(field, instant, "must lie in the years 1900 to 9899")
+    return instant_ms
+
+
 def to_datetime(instant_ms: int) -> datetime:
     """The instant as an aware datetime in UTC."""
     return EPOCH + timedelta(milliseconds=instant_ms)

@@ -72,7 +72,7 @@ class LocalTimes(NamedTuple):
             span = zones.span_at(self.tz, position)
             found = self._in_span(span, position)
             if found is not None:
-                return found
+                return found if found < END_INSTANT_MS else None
             # Whatever comes later shows a local time at or after this one, and lies no further from it than an offset.
             ahead = self.local_from(span.end_ms + span.offset_ms - CHANGE_MS_MAX)
             if ahead is None:

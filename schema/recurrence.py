@@ -84,7 +84,7 @@ class Once(OccurrenceRule, frozen=True, omit_defaults=True):
     at: datetime
 
     def __post_init__(self) -> None:
-        at_ms = instants.ceil_ms(self.at, field="at")
+        at_ms = instants.checked_ms(self.at, field="at")
         local = self.at.astimezone(UTC).astimezone(self.at.tzinfo)
         if local.replace(tzinfo=None) != self.at.replace(tzinfo=None):
             reason = f"{self.at.replace(tzinfo=None)} does not exist there: the clock skips it. Choose another time"
@@ -108,7 +108,7 @@ class Every(OccurrenceRule, frozen=True, omit_defaults=True):
     """
 
     period: timedelta
-    anchor: datetime | None = msgspec.field(default=None)
+    anchor: datetime | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.period, timedelta):
@@ -118,7 +118,7 @@ class Every(OccurrenceRule, frozen=True, omit_defaults=True):
         if self.period % timedelta(milliseconds=1):
             raise InvalidSchedule("period", self.period, "must be whole milliseconds")
         if self.anchor is not None:
-            anchor_ms = instants.ceil_ms(self.anchor, field="anchor")
+            anchor_ms = instants.checked_ms(self.anchor, field="anchor")
             msgspec.structs.force_setattr(self, "anchor", instants.to_datetime(anchor_ms))
 
     def resolve(self, schedule_id: str, start_ms: int) -> Self:  # noqa: ARG002 - the id decides nothing here

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Spans are searched for in windows of 2**34 ms, about 199 days.
 _WINDOW_BITS: Final = 34
 #: Two changes of one zone that undo each other never lie closer than this; a test reads all of tzdata to hold it.
-_PROBE_MS: Final = 12 * HOUR_MS
+PROBE_MS: Final = 12 * HOUR_MS
 #: No change moves a clock by more: changes this far outside a window cannot touch local times inside it.
 CHANGE_MS_MAX: Final = 26 * HOUR_MS
 
@@ -163,10 +163,10 @@ def _span(name: str, start_ms: int, end_ms: int) -> Span:
 def _changes(name: str, start_ms: int, end_ms: int) -> Iterator[int]:
     """Instants in (start_ms, end_ms] from which the offset is another one."""
     known = offset_ms(name, start_ms)
-    for probe_ms in range(start_ms + _PROBE_MS, end_ms + _PROBE_MS, _PROBE_MS):
+    for probe_ms in range(start_ms + PROBE_MS, end_ms + PROBE_MS, PROBE_MS):
         offset = offset_ms(name, probe_ms)
         if offset != known:
-            yield _bisect_change(name, probe_ms - _PROBE_MS, probe_ms)
+            yield _bisect_change(name, probe_ms - PROBE_MS, probe_ms)
             known = offset
 
 
