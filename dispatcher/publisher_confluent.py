@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 POLL_BUSY_S = 0.002
 #: How often librdkafka is served otherwise: its own log lines and errors wait for it.
 POLL_IDLE_S = 0.1
+#: How often close asks for the reports of what it gave up; they are made within one of librdkafka's rounds.
+CLOSING_POLLS = 500
 
 #: By the name of librdkafka's error; a leading underscore marks its own, the rest are the broker's.
 _OUTCOMES = {
@@ -135,6 +137,7 @@ class ConfluentClient:
         self._lone_producer: Producer | None = None
         #: Replaced ones that still owe reports.
         self._retired: list[Producer] = []
+        self._closing: set[asyncio.Task[bool]] = set()
         self._fatal = False
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
@@ -169,8 +172,12 @@ class ConfluentClient:
             self._timer.cancel()
         for producer in self._producers():
             producer.purge(blocking=False)
-            producer.poll(0)
-            await asyncio.to_thread(producer.close)
+        for _ in range(CLOSING_POLLS):
+            # All reports on the loop, before closing: closing polls too, in its own thread.
+            if not any(producer.poll(0) or len(producer) for producer in self._producers()):
+                break
+            await asyncio.sleep(POLL_BUSY_S)
+        await asyncio.gather(*(asyncio.to_thread(producer.close) for producer in self._producers()), *self._closing)
 
     def _produce(self, producer: Producer, parcel: Parcel, report: Reporter, indices: Iterable[int]) -> None:
         produce: Callable[..., None] = producer.produce
@@ -221,10 +228,20 @@ class ConfluentClient:
             under_way += len(producer)
         if self._fatal:
             self._replace_producer()
-        self._retired = [producer for producer in self._retired if len(producer)]
+        if self._retired:
+            self._close_retired()
         self._busy = under_way > 0
         delay_s = POLL_BUSY_S if self._busy else POLL_IDLE_S
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._serve)
+
+    def _close_retired(self) -> None:
+        """Close those that owe nothing any more; librdkafka joins its threads then, which may take a while."""
+        answered = [producer for producer in self._retired if not len(producer)]
+        self._retired = [producer for producer in self._retired if len(producer)]
+        for producer in answered:
+            closing = asyncio.create_task(asyncio.to_thread(producer.close))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _producers(self) -> list[Producer]:
         lone = [] if self._lone_producer is None else [self._lone_producer]

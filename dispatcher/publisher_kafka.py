@@ -107,7 +107,7 @@ class Parcel:
             self.finished.set_result(None)
 
     def answer_all(self, outcome: Outcome) -> Parcel:
-        """Every record has this answer, whatever came in before."""
+        """Every record has this answer, whatever came in before, or will."""
         self.outcomes = [outcome] * len(self.records)
         self.pending = 0
         if not self.finished.done():
@@ -241,7 +241,7 @@ class KafkaPublisher:
         return outcomes
 
     async def _hand_over(self, lane: Lane, records: Sequence[Record], size_bytes: int) -> Parcel:
-        view = await self._view(lane)
+        view = None if self._closed else await self._view(lane)
         if view is not None:
             await self._room.take(lane.share, len(records), size_bytes)
         parcel = Parcel(lane.topic, records, view.partition_count if view else 0, self._now())

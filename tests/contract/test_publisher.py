@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 
+from tocsin.deploy.stack import LocalStack
 from tocsin.dispatcher.partitioning import partition_hash
 from tocsin.dispatcher.publisher import Outcome, PublisherSettings, Record
 from tocsin.dispatcher.publisher_kafka import KafkaPublisher
@@ -31,17 +32,41 @@ HEADERS = [("ce_specversion", b"1.0"), ("ce_id", b"tea@2026-11-30T10:00:00.000Z"
 OpenPublisher = Callable[..., Any]
 
 
+class Broker:
+    """The run's broker, which a test may stop and start."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        self.servers = stack.kafka_bootstrap
+        self._stack = stack
+
+    def stop(self) -> None:
+        self._stack.stop_kafka(gently=False)
+
+    def start(self) -> None:
+        self._stack.start_kafka()
+
+
+@pytest.fixture
+def broker(cassandra_stack: LocalStack) -> Broker:
+    return Broker(cassandra_stack)
+
+
+@pytest.fixture
+def disturbed_broker(disturbed_stack: LocalStack) -> Broker:
+    return Broker(disturbed_stack)
+
+
 def record(topic: str, partition_key: str = "tea", value: bytes = b"hot", run: int = 0) -> Record:
     return Record(topic, f"{partition_key}@{run}".encode(), value, HEADERS, partition_key.encode())
 
 
 @pytest.fixture(params=KAFKA_CLIENTS)
-async def publisher_with(request: pytest.FixtureRequest, kafka_broker: Any) -> AsyncIterator[OpenPublisher]:
+async def publisher_with(request: pytest.FixtureRequest, broker: Broker) -> AsyncIterator[OpenPublisher]:
     opened: list[KafkaPublisher] = []
 
     async def open_with(**settings: Any) -> KafkaPublisher:
         publisher = open_publisher(
-            f"kafka://{kafka_broker.servers}", settings=PublisherSettings(**settings), kafka_client=request.param
+            f"kafka://{broker.servers}", settings=PublisherSettings(**settings), kafka_client=request.param
         )
         assert isinstance(publisher, KafkaPublisher)
         await publisher.start()
@@ -62,8 +87,8 @@ async def publisher(publisher_with: OpenPublisher) -> KafkaPublisher:
 
 
 @pytest.fixture
-def admin(kafka_broker: Any) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka_broker.servers})
+def admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.servers})
 
 
 def create_topic(admin: AdminClient, name: str | None = None, **config: str) -> str:
@@ -109,33 +134,31 @@ async def longest_pause_s(awaited: Any) -> float:
     return longest
 
 
-async def test_a_record_comes_back_as_it_was_handed_over(
-    publisher: KafkaPublisher, topic: str, kafka_broker: Any
-) -> None:
+async def test_a_record_comes_back_as_it_was_handed_over(publisher: KafkaPublisher, topic: str, broker: Broker) -> None:
     before_ms = time.time_ns() // 1_000_000
     assert await publisher.publish([record(topic)]) == [Outcome.ACKED]
 
-    (found,) = await asyncio.to_thread(read_back, kafka_broker.servers, topic)
+    (found,) = await asyncio.to_thread(read_back, broker.servers, topic)
     assert (found.key, found.value, list(found.headers)) == (b"tea@0", b"hot", HEADERS)
     assert found.timestamp_type == 0, "the record's time is not its CreateTime"
     assert before_ms <= found.timestamp <= time.time_ns() // 1_000_000
 
 
 async def test_the_partition_is_the_one_kafkas_java_producer_would_choose(
-    publisher: KafkaPublisher, topic: str, kafka_broker: Any
+    publisher: KafkaPublisher, topic: str, broker: Broker
 ) -> None:
     # "foobar" and "abc" hash to -790332482 and 479470107 in Kafka's own tests.
     records = [record(topic, name) for name in ("foobar", "abc", *(f"schedule-{number}" for number in range(50)))]
     assert set(await publisher.publish(records)) == {Outcome.ACKED}
 
-    found = {one.key: one.partition for one in await asyncio.to_thread(read_back, kafka_broker.servers, topic)}
+    found = {one.key: one.partition for one in await asyncio.to_thread(read_back, broker.servers, topic)}
     assert found[b"foobar@0"] == (-790332482 & 0x7FFFFFFF) % PARTITION_COUNT
     assert found[b"abc@0"] == 479470107 % PARTITION_COUNT
     assert found == {one.key: partition_hash(one.partition_key) % PARTITION_COUNT for one in records}
 
 
 async def test_records_of_one_partition_key_keep_their_order_across_batches_under_way(
-    publisher: KafkaPublisher, topic: str, kafka_broker: Any
+    publisher: KafkaPublisher, topic: str, broker: Broker
 ) -> None:
     batches = [
         [record(topic, f"s{key}", run=run) for key in range(20) for run in (2 * n, 2 * n + 1)] for n in range(30)
@@ -144,7 +167,7 @@ async def test_records_of_one_partition_key_keep_their_order_across_batches_unde
     assert {outcome for batch in outcomes for outcome in batch} == {Outcome.ACKED}
 
     runs = defaultdict(list)
-    for key in keys_of(await asyncio.to_thread(read_back, kafka_broker.servers, topic)):
+    for key in keys_of(await asyncio.to_thread(read_back, broker.servers, topic)):
         schedule, _, run = key.partition(b"@")
         runs[schedule].append(int(run))
     assert dict(runs) == {f"s{key}".encode(): list(range(60)) for key in range(20)}
@@ -168,7 +191,7 @@ async def test_a_record_beyond_our_own_limit_is_too_large_and_its_neighbours_arr
 
 
 async def test_a_record_beyond_the_topics_limit_takes_no_neighbour_with_it(
-    publisher: KafkaPublisher, admin: AdminClient, kafka_broker: Any
+    publisher: KafkaPublisher, admin: AdminClient, broker: Broker
 ) -> None:
     topic = create_topic(admin, **{"max.message.bytes": "20000"})
     records = [record(topic, run=run) for run in range(40)]
@@ -177,12 +200,12 @@ async def test_a_record_beyond_the_topics_limit_takes_no_neighbour_with_it(
 
     assert [run for run, outcome in enumerate(outcomes) if outcome is not Outcome.ACKED] == [20]
     assert outcomes[20] is Outcome.TOO_LARGE
-    found = keys_of(await asyncio.to_thread(read_back, kafka_broker.servers, topic))
+    found = keys_of(await asyncio.to_thread(read_back, broker.servers, topic))
     assert sorted(found) == sorted(one.key for run, one in enumerate(records) if run != 20)
 
 
 async def test_an_unknown_topic_is_answered_at_once_and_found_when_it_is_created_later(
-    publisher: KafkaPublisher, admin: AdminClient, kafka_broker: Any
+    publisher: KafkaPublisher, admin: AdminClient, broker: Broker
 ) -> None:
     name = f"late-{uuid.uuid4().hex}"
     before = time.monotonic()
@@ -191,7 +214,7 @@ async def test_an_unknown_topic_is_answered_at_once_and_found_when_it_is_created
 
     create_topic(admin, name)
     await until_acked(publisher, [record(name)])
-    assert keys_of(await asyncio.to_thread(read_back, kafka_broker.servers, name)) == [b"tea@0"]
+    assert keys_of(await asyncio.to_thread(read_back, broker.servers, name)) == [b"tea@0"]
 
 
 async def test_a_name_no_topic_can_have_is_invalid(publisher: KafkaPublisher) -> None:
@@ -240,7 +263,7 @@ async def test_unacked_records_stay_within_their_bounds(
 
 
 async def test_closing_waits_for_the_answers_under_way(
-    publisher_with: OpenPublisher, topic: str, kafka_broker: Any
+    publisher_with: OpenPublisher, topic: str, broker: Broker
 ) -> None:
     publisher = await publisher_with(linger_ms=500)
     under_way = asyncio.ensure_future(publisher.publish([record(topic, run=run) for run in range(100)]))
@@ -249,17 +272,17 @@ async def test_closing_waits_for_the_answers_under_way(
             await asyncio.sleep(0)
     await publisher.close(20_000)
     assert set(await under_way) == {Outcome.ACKED}
-    assert len(await asyncio.to_thread(read_back, kafka_broker.servers, topic)) == 100
+    assert len(await asyncio.to_thread(read_back, broker.servers, topic)) == 100
 
 
 async def test_while_the_broker_is_away_nothing_blocks_and_afterwards_nothing_is_lost(
-    publisher_with: OpenPublisher, topic: str, kafka_broker: Any
+    publisher_with: OpenPublisher, topic: str, disturbed_broker: Broker
 ) -> None:
     publisher = await publisher_with(request_timeout_ms=1_000, delivery_timeout_ms=3_000, metadata_timeout_ms=2_000)
     records = [record(topic, f"s{run % 7}", run=run) for run in range(500)]
     assert set(await publisher.publish(records[:100])) == {Outcome.ACKED}
 
-    await asyncio.to_thread(kafka_broker.stop)
+    await asyncio.to_thread(disturbed_broker.stop)
     try:
         known = asyncio.ensure_future(publisher.publish(records[100:]))
         unheard_of = asyncio.ensure_future(publisher.publish([record("never-looked-up")]))
@@ -268,27 +291,27 @@ async def test_while_the_broker_is_away_nothing_blocks_and_afterwards_nothing_is
         assert unheard_of.result() == [Outcome.BROKER_AWAY]
         assert publisher.unacked_count == 0
     finally:
-        await asyncio.to_thread(kafka_broker.start)
+        await asyncio.to_thread(disturbed_broker.start)
     await until_acked(publisher, records[100:])
-    found = set(keys_of(await asyncio.to_thread(read_back, kafka_broker.servers, topic)))
+    found = set(keys_of(await asyncio.to_thread(read_back, disturbed_broker.servers, topic)))
     assert found == {one.key for one in records}
 
 
 async def test_a_restart_within_the_delivery_timeout_repeats_nothing_and_keeps_the_order(
-    publisher_with: OpenPublisher, topic: str, kafka_broker: Any
+    publisher_with: OpenPublisher, topic: str, disturbed_broker: Broker
 ) -> None:
     publisher = await publisher_with(request_timeout_ms=5_000, delivery_timeout_ms=60_000)
     records = [record(topic, f"s{run % 7}", run=run) for run in range(400)]
     assert set(await publisher.publish(records[:100])) == {Outcome.ACKED}
-    await asyncio.to_thread(kafka_broker.stop)
+    await asyncio.to_thread(disturbed_broker.stop)
     try:
         under_way = asyncio.gather(*(publisher.publish(records[start : start + 50]) for start in range(100, 400, 50)))
     finally:
-        await asyncio.to_thread(kafka_broker.start)
+        await asyncio.to_thread(disturbed_broker.start)
     assert {outcome for batch in await under_way for outcome in batch} == {Outcome.ACKED}
 
     runs = defaultdict(list)
-    for key in keys_of(await asyncio.to_thread(read_back, kafka_broker.servers, topic)):
+    for key in keys_of(await asyncio.to_thread(read_back, disturbed_broker.servers, topic)):
         schedule, _, run = key.partition(b"@")
         runs[schedule].append(int(run))
     assert dict(runs) == {f"s{key}".encode(): list(range(key, 400, 7)) for key in range(7)}
