@@ -12,8 +12,9 @@ A batch holds due items of one topic, so a topic that fails or is slow delays no
 Outcomes other than an acknowledgement: broker away, the same records again after a pause; topic failing, parked: back
 to near, marked verify, so that committed moves on; permanent, a dead letter, and the schedule goes on.
 
-With catch-up `all` an item goes round again with its next occurrence, up to `CHUNK` times, in order; then the rest is
-re-armed like any other.
+Where the next occurrence is due already, of a chain that is late or catching up, the item goes round again with it, up
+to `CHUNK` times, in order; then the rest is re-armed like any other. Were it re-armed each time, a schedule of short
+period would lag for ever once a re-arm takes longer than its period, and under `skip` find each occurrence missed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry, encode_pack
-from tocsin.schema.schedules import CatchUp, Spec, decode_spec
+from tocsin.schema.schedules import Spec, decode_spec
 from tocsin.schema.store import DeadLetter
 
-#: Missed occurrences of one schedule dispatched in one go under `all`.
+#: Late occurrences of one schedule dispatched in one go.
 CHUNK = 100
 
 cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
@@ -282,12 +283,10 @@ class Dispatch:
         rearms.append((flight, Placement(armed, source=item.source)))
 
     def _goes_round(self, flight: Flight, due: int) -> bool:
-        """Whether the next occurrence follows in this batch: catching up with `all`, and nothing holds it."""
+        """Whether the next occurrence follows in this batch: it is due already, and nothing holds it."""
         item = flight.item
         return (
-            item.missed
-            and flight.spec.catch_up is CatchUp.ALL
-            and flight.rounds < CHUNK
+            flight.rounds < CHUNK
             and due <= self._horizon(item).due_by
             and not self._waiting.is_held(item.entry.schedule_id)
         )

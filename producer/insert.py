@@ -72,16 +72,20 @@ class _Try(NamedTuple):
 class WriteLatency:
     """The 99th percentile of recent writes, in ms: what a near margin has to outlast."""
 
+    #: Older writes say nothing: one stall would else keep a quiet process' margins wide for hours.
+    RECENT_MS = 30_000
+
     def __init__(self) -> None:
-        self._recent: deque[int] = deque(maxlen=128)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=128)
 
-    def took(self, duration_ms: int) -> None:
+    def took(self, duration_ms: int, now: int) -> None:
         """Remember one write."""
-        self._recent.append(duration_ms)
+        self._recent.append((now, duration_ms))
 
-    def p99_ms(self) -> int:
+    def p99_ms(self, now: int) -> int:
         """0 before the first write."""
-        return sorted(self._recent)[len(self._recent) * 99 // 100] if self._recent else 0
+        durations = sorted(duration_ms for at, duration_ms in self._recent if now - at <= self.RECENT_MS)
+        return durations[len(durations) * 99 // 100] if durations else 0
 
 
 class Inserter:
@@ -243,13 +247,15 @@ class Inserter:
     async def _write_pack(self, bucket: Bucket, row: PackRow, deadline: int | None) -> None:
         began = self._clock.monotonic_ms()
         await self._persistence.until_answered(partial(self._store.write_pack, bucket, row), deadline)
-        self._latency.took(self._clock.monotonic_ms() - began)
+        now = self._clock.monotonic_ms()
+        self._latency.took(now - began, now)
 
     async def _position_clock(self, shard_range: int, deadline: int | None) -> int:
         return await self._persistence.until_answered(partial(self._frontiers.position_clock, shard_range), deadline)
 
     def _first_margin_ms(self) -> int:
-        return min(max(self._timing.margin_ms, 4 * self._latency.p99_ms()), self._timing.margin_ms_max)
+        margin_ms = max(self._timing.margin_ms, 4 * self._latency.p99_ms(self._clock.monotonic_ms()))
+        return min(margin_ms, self._timing.margin_ms_max)
 
 
 def _by_due(attempt: _Try) -> int:
