@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Spans are searched for in windows of 2**34 ms, about 199 days.
 _WINDOW_BITS: Final = 34
 #: Two changes of one zone that undo each other never lie closer than this; a test reads all of tzdata to hold it.
-PROBE_MS: Final = 12 * HOUR_MS
+PROBE_MS: Final = 24 * HOUR_MS
 #: No change moves a clock by more: changes this far outside a window cannot touch local times inside it.
 CHANGE_MS_MAX: Final = 26 * HOUR_MS
 

@@ -19,13 +19,15 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin.schema import zones
 from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.instants import FIRST_INSTANT_MS, HOUR_MS
 
+#: A deadline would measure the machine, not the code.
+unhurried = settings(deadline=None)
 HEADER = ">4sc15x6l"
 ZONES = sorted(zones.zone_names())
 INSTANTS = st.integers(FIRST_INSTANT_MS, int(datetime(2150, 1, 1, tzinfo=UTC).timestamp()) * 1000)
@@ -85,6 +87,7 @@ def test_spans_begin_where_the_zone_file_lists_a_change(name: str) -> None:
         assert before.end_ms - before.repeats_from_ms == max(0, -moved_ms)
 
 
+@unhurried
 @given(st.sampled_from(ZONES), INSTANTS)
 def test_a_span_holds_its_instant_and_one_offset(name: str, instant_ms: int) -> None:
     span = zones.span_at(name, instant_ms)
