@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tocsin.schema.errors import SettingsError
@@ -14,6 +14,15 @@ ENVIRONMENT_PREFIX = "TOCSIN_KAFKA_"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 #: What both clients speak without further libraries.
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class Password(str):
+    """A password that clients can use and no log line shows: they print their settings by `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'********'"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +37,7 @@ class KafkaSecurity:
     #: SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
     mechanism: str | None = None
     username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     #: Certificates trusted for the brokers, PEM; the host's own where absent.
     ca_file: str | None = None
     #: Our certificate and key towards the brokers, PEM.
@@ -36,6 +45,8 @@ class KafkaSecurity:
     key_file: str | None = None
 
     def __post_init__(self) -> None:
+        if self.password is not None:
+            object.__setattr__(self, "password", Password(self.password))
         if self.protocol not in _PROTOCOLS:
             raise SettingsError(f"protocol is {self.protocol!r}; choose one of {', '.join(_PROTOCOLS)}.")
         if self.sasl:

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 POLL_BUSY_S = 0.002
 #: How often librdkafka is served otherwise: its own log lines and errors wait for it.
 POLL_IDLE_S = 0.1
+#: Distance between two log lines of the same error; a broker that is away causes several a second.
+ERROR_LOGGED_S = 60
+#: syslog's number, librdkafka's unit.
+LOG_CRITICAL = 2
 #: How often close asks for the reports of what it gave up; they are made within one of librdkafka's rounds.
 CLOSING_POLLS = 500
 
@@ -113,6 +117,8 @@ def configuration(servers: str, settings: PublisherSettings, security: KafkaSecu
         "queue.buffering.max.kbytes": 2 * settings.unacked_bytes_max // 1024 + 1024,
         # We look a topic up before we produce to it: one that is unknown afterwards was deleted.
         "topic.metadata.propagation.max.ms": 5_000,
+        # What else it has to say it says to `error_cb` as well.
+        "log_level": LOG_CRITICAL,
         "security.protocol": security.protocol,
     }
     optional = {
@@ -132,6 +138,7 @@ class ConfluentClient:
     def __init__(self, properties: dict[str, Any], *, metadata_timeout_ms: int) -> None:
         self._properties = properties | {"error_cb": self._failed}
         self._metadata_timeout_s = metadata_timeout_ms / 1000
+        self._loop: asyncio.AbstractEventLoop
         self._producer: Producer
         #: Sends requests of one record each; made when it is first needed.
         self._lone_producer: Producer | None = None
@@ -139,11 +146,13 @@ class ConfluentClient:
         self._retired: list[Producer] = []
         self._closing: set[asyncio.Task[bool]] = set()
         self._fatal = False
+        self._logged_at: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
 
     def start(self) -> None:
         """Make the producer; librdkafka connects by itself, now or later."""
+        self._loop = asyncio.get_running_loop()
         self._producer = self._new_producer()
         self._serve()
 
@@ -232,7 +241,7 @@ class ConfluentClient:
             self._close_retired()
         self._busy = under_way > 0
         delay_s = POLL_BUSY_S if self._busy else POLL_IDLE_S
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._serve)
+        self._timer = self._loop.call_later(delay_s, self._serve)
 
     def _close_retired(self) -> None:
         """Close those that owe nothing any more; librdkafka joins its threads then, which may take a while."""
@@ -269,7 +278,10 @@ class ConfluentClient:
 
     def _failed(self, error: KafkaError) -> None:
         self._fatal |= error.fatal() or error.name() == "_FATAL"
-        _log.warning("Kafka client: %s", error.str(), action="kafka_error", error=error.name())
+        now = self._loop.time()  # closing reports errors in its own thread
+        if now - self._logged_at.get(error.name(), float("-inf")) >= ERROR_LOGGED_S:
+            self._logged_at[error.name()] = now
+            _log.warning("The Kafka client reports: %s", error.str(), action="kafka_error", error=error.name())
 
 
 def outcome_of(error: KafkaError) -> Outcome:

@@ -44,8 +44,6 @@ LOOK_UPS_MAX = 4
 FRAMING_BYTES = 16 * 1024
 #: Lanes kept; beyond it the idle ones are forgotten, for topic names come from whoever creates schedules.
 LANES_MAX = 10_000
-#: Answers after which the topic is looked up before anything more is handed over.
-_TOPIC_IN_DOUBT = frozenset({Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC, Outcome.NOT_AUTHORISED, Outcome.INVALID})
 
 
 class TopicView(NamedTuple):
@@ -260,8 +258,17 @@ class KafkaPublisher:
         acked_count = parcel.outcomes.count(Outcome.ACKED)
         if acked_count:
             lane.acked_at = self._now()
-        if acked_count < len(parcel.records) and not _TOPIC_IN_DOUBT.isdisjoint(parcel.outcomes):
-            lane.view = None
+        if acked_count < len(parcel.records):
+            self._doubt(lane, parcel.outcomes)
+
+    def _doubt(self, lane: Lane, outcomes: Sequence[Outcome]) -> None:
+        """After such answers the topic is looked up again; what was said of the topic itself holds until then."""
+        for verdict in (Outcome.NOT_AUTHORISED, Outcome.UNKNOWN_TOPIC):
+            if verdict in outcomes:
+                lane.view, lane.verdict, lane.asked_at = None, verdict, self._now()
+                return
+        if Outcome.TOPIC_FAILING in outcomes:
+            lane.view, lane.verdict = None, None
 
     def _parts(self, records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], int]]:
         start = size_bytes = 0

@@ -141,6 +141,23 @@ async def test_an_unknown_topic_is_asked_again_once_the_answer_is_old(
     assert await found == [Outcome.ACKED]
 
 
+async def test_a_topic_we_may_not_write_is_not_handed_over_again_before_the_answer_is_old(
+    publisher: KafkaPublisher, client: Client, now: Now
+) -> None:
+    refused = publish(publisher, records("tea", "a"))
+    await client.until_handed_over(1)
+    client.parcels[0].answer_all(Outcome.NOT_AUTHORISED)
+    assert await refused == [Outcome.NOT_AUTHORISED]
+    assert await publisher.publish(records("tea", "b")) == [Outcome.NOT_AUTHORISED]
+    assert len(client.parcels) == 1
+
+    now.seconds += 1
+    allowed = publish(publisher, records("tea", "c"))
+    await client.until_handed_over(2)
+    client.parcels[1].answer_all(Outcome.ACKED)
+    assert await allowed == [Outcome.ACKED]
+
+
 async def test_a_topic_that_gained_partitions_is_noticed_without_waiting(
     publisher: KafkaPublisher, client: Client, now: Now
 ) -> None:

@@ -125,8 +125,12 @@ def test_the_password_may_be_mounted_as_a_file(tmp_path: Path) -> None:
         KafkaSecurity.from_environment(environment | {"TOCSIN_KAFKA_PASSWORD_FILE": str(tmp_path / "none")})
 
 
-def test_the_password_is_never_shown() -> None:
-    assert SASL["password"] not in repr(KafkaSecurity(**SASL))
+def test_the_password_is_shown_neither_by_the_record_nor_by_a_client_that_logs_its_settings() -> None:
+    security = KafkaSecurity(**SASL)
+    confluent = publisher_confluent.configuration("a:1", PublisherSettings(), security)
+    kafka_python = publisher_kafka_python.configuration("a:1", PublisherSettings(), security)
+    assert confluent["sasl.password"] == kafka_python["sasl_plain_password"] == SASL["password"]
+    assert SASL["password"] not in f"{security} {security!r} {confluent} {kafka_python}"
 
 
 def test_both_clients_are_given_the_same_security() -> None:
