@@ -23,6 +23,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 STOPPING = "stopping"
 
@@ -56,16 +57,17 @@ def write_whole(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def become(identity_file: Path, command: list[str]) -> None:
-    """Note the identity of this process in the file and turn into the command; returns only where `down` was faster.
+def become(identity_file: Path, command: list[str]) -> NoReturn:
+    """Note the identity of this process in the file and turn into the command; never returns.
 
     Raises:
-        OSError: the file cannot be written or the program cannot be run.
+        OSError: the file cannot be written, the program cannot be run, or `down` was faster.
     """
     pid = os.getpid()
     write_whole(identity_file, json.dumps({"pid": pid, "birth": process_birth(pid)}))
-    if not identity_file.with_name(STOPPING).exists():
-        os.execv(command[0], command)  # noqa: S606 - the very purpose; the command comes from our own starter
+    if identity_file.with_name(STOPPING).exists():
+        raise OSError("the stack is being stopped")
+    os.execv(command[0], command)  # noqa: S606 - the very purpose; the command comes from our own starter
 
 
 def main() -> None:
