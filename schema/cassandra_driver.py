@@ -74,6 +74,8 @@ REQUEST_SECONDS = 5.0
 #: A connection without traffic is probed this often, and given up this much later: a frozen node is left within 5 s.
 HEARTBEAT_SECONDS = 2.0
 HEARTBEAT_TIMEOUT_SECONDS = 3.0
+#: Nodes agree on a changed table within this.
+AGREEMENT_SECONDS = 30.0
 #: Statements under way at once; the protocol has 32,768 stream ids for each connection, and beyond them the driver
 #: blocks the event loop.
 IN_FLIGHT_MAX = 2_048
@@ -212,7 +214,7 @@ class CassandraSession:
         Raises:
             StoreUnavailable, StoreTimeout: none of them does.
         """
-        nodes = [node for node in self._require().cluster.metadata.all_hosts() if node.is_up][:nodes_max]
+        nodes = self._up_nodes()[:nodes_max]
         bound = self._prepared[statement].bind(())
         found = await asyncio.gather(
             *(self._run(statement, bound, node=node) for node in nodes), return_exceptions=True
@@ -222,12 +224,22 @@ class CassandraSession:
             raise next((error for error in found if isinstance(error, BaseException)), StoreUnavailable())
         return answers
 
-    async def define(self, text: str) -> None:
-        """Run a statement that changes tables, and wait until the nodes agree."""
-        statement = Statement(text, Guarantee.QUORUM, idempotent=True, writes=True)
-        await self._run(statement, SimpleStatement(text, consistency_level=ConsistencyLevel.QUORUM, is_idempotent=True))
-        if not await asyncio.to_thread(self._cluster.control_connection.wait_for_schema_agreement):
+    async def define(self, *texts: str) -> None:
+        """Run statements that change tables, in order, and wait until the nodes agree.
+
+        Agreement takes a second, and is waited for once: all go to one node, which applies them one by one. It is the
+        node whose word on agreement we take; another one may not have heard of a change that it then sees nobody miss.
+        """
+        node = self._require().cluster.get_control_connection_host()
+        for text in texts:
+            statement = Statement(text, Guarantee.QUORUM, idempotent=True, writes=True)
+            await self._run(statement, SimpleStatement(text, consistency_level=ConsistencyLevel.QUORUM), node=node)
+        wait = partial(self._cluster.control_connection.wait_for_schema_agreement, wait_time=AGREEMENT_SECONDS)
+        if not await asyncio.to_thread(wait):
             raise StoreTimeout("the nodes do not agree on the tables in time; repeat the same call.")
+
+    def _up_nodes(self) -> list[Any]:
+        return [node for node in self._require().cluster.metadata.all_hosts() if node.is_up]
 
     def _require(self) -> Any:
         if self._process != os.getpid():
@@ -343,6 +355,7 @@ def _connect(access: Access, request_seconds: float) -> tuple[Any, Any]:
         idle_heartbeat_timeout=HEARTBEAT_TIMEOUT_SECONDS,
         reconnection_policy=ExponentialReconnectionPolicy(0.5, 10.0, max_attempts=None),
         monitor_reporting_enabled=False,
+        max_schema_agreement_wait=0,  # `define` waits itself, once for many statements.
         application_name="tocsin",
     )
     try:

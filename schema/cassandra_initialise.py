@@ -73,8 +73,7 @@ async def initialise(
     await session.prepare(_LOCKING)
     async with _lock(session, clock):
         found, text = await _find_settings(session)
-        for statement in pending(migrations(lifetimes), found.schema_version if found else 0):
-            await session.define(statement)
+        await session.define(*pending(migrations(lifetimes), found.schema_version if found else 0))
         in_force = msgspec.structs.replace(found or settings, schema_version=SCHEMA_VERSION)
         if found is not None:
             require_schema_version(max(found.schema_version, SCHEMA_VERSION), access.url)
