@@ -30,13 +30,13 @@ class Frontiers:
 
     async def read(self, shard_range: int) -> Frontier:
         """The registers of the range, by a read that begins after this call. Raises what the store raises."""
-        if shard_range not in self._under_way:
-            task = self._begin(shard_range)
-        elif shard_range in self._next:
+        if shard_range in self._next:
             task = self._next[shard_range]
-        else:
+        elif shard_range in self._under_way:
             task = asyncio.get_running_loop().create_task(self._read_after(self._under_way[shard_range], shard_range))
             self._next[shard_range] = task
+        else:
+            task = self._begin(shard_range)
         return await asyncio.shield(task)
 
     def saw(self, shard_range: int, sealed_near: int) -> None:
