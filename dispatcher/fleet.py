@@ -46,15 +46,17 @@ class Watch:
 
     def __init__(self, ttl_ms: int) -> None:
         self._ttl_ms = ttl_ms
-        self._ranges: dict[int, tuple[tuple[int, int | None], int]] = {}
+        self._ranges: dict[int, tuple[tuple[int | None, int | None], int]] = {}
         self._numbers: dict[str, tuple[int, int]] = {}
 
     def see(self, leases: Sequence[Lease], numbers: Mapping[str, int], now: int) -> None:
         """Look at what was read just now."""
         for lease in leases:
-            seen = lease.epoch, numbers.get(lease.owner) if lease.owner else None
-            if self._ranges.get(lease.shard_range, (None, 0))[0] != seen:
-                self._ranges[lease.shard_range] = seen, now
+            known = self._ranges.get(lease.shard_range, ((None, None), 0))[0]
+            # A heartbeat that expired is no new one: the dead would be waited for twice.
+            number = numbers.get(lease.owner or "", known[1] if known[0] == lease.epoch else None)
+            if known != (lease.epoch, number):
+                self._ranges[lease.shard_range] = (lease.epoch, number), now
         self._numbers = {
             dispatcher: self._numbers[dispatcher]
             if self._numbers.get(dispatcher, (None, 0))[0] == number
