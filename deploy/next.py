@@ -6,7 +6,6 @@ that is skipped or shifted, one that comes twice, a day clamped to the end of it
 
 from __future__ import annotations
 
-import enum
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tocsin.deploy.output import Output, OutputOption
 from tocsin.deploy.recurrence_options import Written, read_instant
+from tocsin.deploy.rule_options import (
+    DailyOption,
+    DayMatchName,
+    DayMatchOption,
+    DialectName,
+    DialectOption,
+    EveryOption,
+    GapOption,
+    MonthlyOption,
+    OverlapOption,
+    WeeklyOption,
+    YearlyOption,
+    ZoneOption,
+)
 from tocsin.schema import instants, zones
 from tocsin.schema.forecast import Forecast, forecast
 from tocsin.schema.occurrence_rule import LocalRule
@@ -31,28 +45,6 @@ COUNT_MAX = 10_000
 _STYLES = {"": "", "skipped": "yellow", "shifted": "cyan", "repeated": "magenta", "clamped": "blue"}
 
 
-class Output(enum.StrEnum):
-    """How a command answers."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class DialectName(enum.StrEnum):
-    """Which cron an expression is written for."""
-
-    UNIX = "unix"
-    SECONDS_FIRST = "seconds-first"
-    QUARTZ = "quartz"
-
-
-class DayMatchName(enum.StrEnum):
-    """How day of month and weekday join where both are restricted."""
-
-    EITHER = "either"
-    BOTH = "both"
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to an application."""
     app.command(name="next")(next_command)
@@ -61,22 +53,20 @@ def register(app: typer.Typer) -> None:
 def next_command(
     expression: Annotated[str | None, typer.Argument(metavar="EXPR", help='A cron expression: "30 2 * * *".')] = None,
     *,
-    every: Annotated[str | None, typer.Option(help="Elapsed time: 5s, 90m, 1h30m.")] = None,
-    daily: Annotated[str | None, typer.Option(help="A time of day: 09:00.")] = None,
-    weekly: Annotated[str | None, typer.Option(help='Weekdays and a time: "mon,fri 09:00".')] = None,
-    monthly: Annotated[str | None, typer.Option(help='A day and a time: "31 09:00"; -1 is the last day.')] = None,
-    yearly: Annotated[str | None, typer.Option(help='A date and a time: "02-29 09:00".')] = None,
-    tz: Annotated[str, typer.Option(help="The zone whose clock the rule follows.")] = "UTC",
+    every: EveryOption = None,
+    daily: DailyOption = None,
+    weekly: WeeklyOption = None,
+    monthly: MonthlyOption = None,
+    yearly: YearlyOption = None,
+    tz: ZoneOption = "UTC",
     start: Annotated[str | None, typer.Option("--from", help="An instant with its offset; now if absent.")] = None,
     count: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="How many occurrences.")] = 5,
-    gap: Annotated[Gap, typer.Option(help="A local time that does not exist.")] = Gap.SKIP,
-    overlap: Annotated[Overlap, typer.Option(help="A local time that comes twice.")] = Overlap.FIRST,
-    dialect: Annotated[DialectName, typer.Option(help="The kind of cron.")] = DialectName.UNIX,
-    day_match: Annotated[DayMatchName, typer.Option(help="Day of month and weekday.")] = DayMatchName.EITHER,
+    gap: GapOption = Gap.SKIP,
+    overlap: OverlapOption = Overlap.FIRST,
+    dialect: DialectOption = DialectName.UNIX,
+    day_match: DayMatchOption = DayMatchName.EITHER,
     schedule_id: Annotated[str, typer.Option(help="The id that H is hashed from.")] = "example",
-    output: Annotated[
-        Output, typer.Option("-o", "--output", help="A table, or one JSON object a line.")
-    ] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show when a rule will run, in its zone and in UTC.
 

@@ -1,0 +1,57 @@
+"""The commands of `tocsin`, put together; each module brings its own."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tocsin.deploy import change, create, demo, dev, dispatch, initialise, show, status, up
+from tocsin.deploy import next as next_
+from tocsin.deploy.configuration import chosen_file
+from tocsin.deploy.examples import EXAMPLES
+
+#: In the order in which a newcomer meets them.
+_MODULES = (demo, dev, up, initialise, next_, create, show, change, dispatch, status)
+
+
+def application() -> typer.Typer:
+    """The typer application."""
+    app = typer.Typer(
+        name="tocsin",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog=_examples("tocsin"))(tocsin)
+    for module in _MODULES:
+        module.register(app)
+    for command in app.registered_commands:
+        command.epilog = _examples(str(command.name or getattr(command.callback, "__name__", "")))
+    return app
+
+
+def tocsin(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="TOCSIN_CONFIG", metavar="FILE", help="Settings.", show_default="./tocsin.toml, if there"),
+    ] = None,
+    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the release.")] = False,
+) -> None:
+    """Tocsin stores schedules and dispatches each occurrence at its instant: never early, at least once, none lost.
+
+    Settings come from options, else the environment (TOCSIN_STORE, TOCSIN_SINK, …), else tocsin.toml.
+    """
+    if show_version:
+        typer.echo(f"tocsin {version('tocsin')}")
+        raise typer.Exit
+    chosen_file.set(config)
+
+
+def _examples(name: str) -> str:
+    lines = "\n".join(f"  {line}" for line in EXAMPLES[name])
+    return f"[bold]Examples[/bold]\n\n\b\n{lines}"

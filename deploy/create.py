@@ -1,0 +1,154 @@
+"""`tocsin create`: a schedule from options. What is wrong is refused before anything is written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tocsin.deploy.configuration import StoreOption
+from tocsin.deploy.output import Output, OutputOption
+from tocsin.deploy.recurrence_options import Written, read_duration, read_instant
+from tocsin.deploy.rule_options import (
+    AtOption,
+    CronOption,
+    DailyOption,
+    DayMatchName,
+    DayMatchOption,
+    DialectName,
+    DialectOption,
+    EveryOption,
+    GapOption,
+    MonthlyOption,
+    OverlapOption,
+    WeeklyOption,
+    YearlyOption,
+    ZoneOption,
+)
+from tocsin.deploy.scheduling import with_scheduler
+from tocsin.deploy.show import show_schedule
+from tocsin.producer.definition import PAYLOAD_BYTES_LIMIT, NewSchedule
+from tocsin.producer.results import Schedule
+from tocsin.producer.scheduler import AsyncScheduler
+from tocsin.schema.errors import InvalidSchedule
+from tocsin.schema.recurrence import Gap, Overlap
+from tocsin.schema.schedules import CatchUp
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command()(create)
+
+
+def create(
+    schedule_id: Annotated[str, typer.Argument(metavar="ID", help="1 to 255 printable characters.")],
+    *,
+    topic: Annotated[str, typer.Option(help="Where its occurrences go.")],
+    at: AtOption = None,
+    every: EveryOption = None,
+    daily: DailyOption = None,
+    weekly: WeeklyOption = None,
+    monthly: MonthlyOption = None,
+    yearly: YearlyOption = None,
+    cron: CronOption = None,
+    tz: ZoneOption = "UTC",
+    gap: GapOption = Gap.SKIP,
+    overlap: OverlapOption = Overlap.FIRST,
+    dialect: DialectOption = DialectName.UNIX,
+    day_match: DayMatchOption = DayMatchName.EITHER,
+    payload: Annotated[str, typer.Option(help="The text itself, @file, or - for standard input.")] = "",
+    content_type: Annotated[str | None, typer.Option(help="The payload's media type.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A header; repeat it for more.")] = None,
+    partition_key: Annotated[
+        str | None, typer.Option(help="What decides the partition.", show_default="the id")
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="No occurrence before it.")] = None,
+    until: Annotated[str | None, typer.Option(help="No occurrence after it.")] = None,
+    max_runs: Annotated[int | None, typer.Option(help="How many occurrences in all.")] = None,
+    jitter: Annotated[str, typer.Option(help="Later by up to this, always the same for an occurrence.")] = "0s",
+    catch_up: Annotated[
+        CatchUp, typer.Option(help="What becomes of occurrences missed in an outage.")
+    ] = CatchUp.LATEST,
+    max_catch_up: Annotated[int, typer.Option(help="At most so many under --catch-up all.")] = 1000,
+    expires_after: Annotated[str | None, typer.Option(help="Later than this is never dispatched.")] = None,
+    tenant: Annotated[str, typer.Option(help="Whose it is.")] = "default",
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeat it for more.")] = None,
+    definition: Annotated[str | None, typer.Option(help="Which definition of the job it is for.")] = None,
+    note: Annotated[str, typer.Option(help="Why it exists.")] = "",
+    paused: Annotated[bool, typer.Option("--paused", help="Created, but resumed later.")] = False,
+    store: StoreOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a schedule. The same command again is harmless: it finds the schedule and shows it."""
+    now = datetime.now(UTC)
+    moment = None if at is None else read_moment("at", at, now).isoformat()
+    written = Written(cron, every, daily, weekly, monthly, yearly, moment, tz, gap, overlap, dialect, day_match)
+    if len(written.given) != 1:
+        raise typer.BadParameter("give one rule: --at, --every, --daily, --weekly, --monthly, --yearly or --cron")
+    schedule = NewSchedule(
+        schedule_id=schedule_id,
+        recurrence=written.recurrence(),
+        topic=topic,
+        payload=read_payload(payload),
+        content_type=content_type,
+        headers=read_headers(header or ()),
+        partition_key=partition_key,
+        start=None if start is None else read_moment("start", start, now),
+        until=None if until is None else read_moment("until", until, now),
+        max_runs=max_runs,
+        jitter=read_duration("jitter", jitter),
+        catch_up=catch_up,
+        max_catch_up=max_catch_up,
+        expires_after=None if expires_after is None else read_duration("expires_after", expires_after),
+        tenant=tenant,
+        tags=tuple(tag or ()),
+        definition=definition,
+        note=note,
+        paused=paused,
+    )
+    show_schedule(with_scheduler(store, lambda scheduler: _create(scheduler, schedule)), output)
+
+
+async def _create(scheduler: AsyncScheduler, schedule: NewSchedule) -> Schedule:
+    given: dict[str, Any] = {field.name: getattr(schedule, field.name) for field in fields(schedule)}
+    return await scheduler.create(given.pop("schedule_id"), given.pop("recurrence"), **given)
+
+
+def read_payload(text: str) -> bytes:
+    """The payload of `TEXT`, `@file` or `-`; never more than any store would take.
+
+    Raises:
+        InvalidSchedule: the file cannot be read.
+    """
+    if text == "-":
+        return sys.stdin.buffer.read(PAYLOAD_BYTES_LIMIT + 1)
+    if not text.startswith("@"):
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        with Path(text[1:]).open("rb") as file:
+            return file.read(PAYLOAD_BYTES_LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise InvalidSchedule("payload", text, f"the file {text[1:]} cannot be read: {error}") from error
+
+
+def read_headers(texts: Iterable[str]) -> dict[str, str]:
+    """Headers of `name=value`. Raises InvalidSchedule where one has no `=` or a name comes twice."""
+    headers: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidSchedule("headers", text, f"{text!r} is no header; write name=value")
+        if name in headers:
+            raise InvalidSchedule("headers", text, f"{name!r} is given twice")
+        headers[name] = value
+    return headers
+
+
+def read_moment(option: str, text: str, now: datetime) -> datetime:
+    """An instant with its offset, or `+10m` from now."""
+    return now + read_duration(option, text[1:]) if text.startswith("+") else read_instant(option, text)

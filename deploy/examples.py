@@ -1,0 +1,42 @@
+"""What each command's help ends with. A test reads every example through the command line's own parser."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: By command; `tocsin` is the help without a command.
+EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
+    "tocsin": (
+        "tocsin demo",
+        "tocsin dev",
+        "tocsin create tea --every 5s --topic tea --payload hot",
+    ),
+    "demo": ("tocsin demo", "tocsin demo --seconds 30"),
+    "dev": ("tocsin dev", "tocsin dev --store sqlite:///try.db"),
+    "up": ("tocsin up", "tocsin up --nodes 3", "tocsin up --cassandra-port 19042 --kafka-port 19092"),
+    "down": ("tocsin down",),
+    "init": (
+        "tocsin init sqlite:///tocsin.db",
+        "tocsin init cassandra://c1,c2,c3/tocsin --replication 3",
+    ),
+    "next": (
+        'tocsin next "30 2 * * *" --tz America/New_York --count 4',
+        'tocsin next --monthly "-1 09:00" --tz Europe/London -o json',
+    ),
+    "create": (
+        "tocsin create tea --every 5s --topic tea --payload hot",
+        "tocsin create r42 --at 2036-12-24T18:00+01:00 --topic mail --payload @m.json",
+        "tocsin create soon --at +10m --topic mail --header kind=reminder",
+        'tocsin create brief --cron "0 9 * * 1-5" --tz Europe/London --topic mail',
+    ),
+    "get": ("tocsin get tea", "tocsin get tea -o json"),
+    "pause": ("tocsin pause tea", 'tocsin pause tea --note "kettle broken"'),
+    "resume": ("tocsin resume tea", "tocsin resume tea --from 2026-11-30T10:00Z"),
+    "cancel": ("tocsin cancel tea", "tocsin cancel tea -o json"),
+    "dispatch": (
+        "tocsin dispatch --sink stdout:",
+        "tocsin dispatch --store cassandra://c1,c2/tocsin --sink kafka://k1:9092 --processes 2",
+        "tocsin dispatch --metrics 127.0.0.1:9464 --log json",
+    ),
+    "status": ("tocsin status", "tocsin status --store cassandra://c1,c2/tocsin -o json"),
+}

@@ -1,0 +1,118 @@
+"""The entry point of the `tocsin` command: what went wrong becomes a sentence and an exit code, never a traceback.
+
+Exit codes: 0 done, 1 refused, 2 the command line is malformed, 3 not found, 4 conflict, 5 outcome unknown,
+6 unavailable, 70 a fault of ours (as EX_SOFTWARE), 130 interrupted, 141 the reader of our output has gone.
+
+The base install is the client and has no command line. Nothing is imported here that it lacks, so that a missing extra
+is named and never an ImportError.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from tocsin.schema.errors import (
+    ClockSkew,
+    InvalidSchedule,
+    OutcomeUnknown,
+    Overloaded,
+    ScheduleExists,
+    ScheduleNotFound,
+    StoreTimeout,
+    StoreUnavailable,
+    TocsinError,
+    VersionConflict,
+)
+
+#: The first class that fits decides; every other TocsinError is a refusal.
+EXIT_CODES: Final[tuple[tuple[tuple[type[TocsinError], ...], int], ...]] = (
+    ((ScheduleNotFound,), 3),
+    ((ScheduleExists, VersionConflict), 4),
+    ((OutcomeUnknown,), 5),
+    ((StoreUnavailable, StoreTimeout, Overloaded, ClockSkew), 6),
+)
+EXIT_REFUSED: Final = 1
+EXIT_FAULT: Final = 70
+EXIT_INTERRUPTED: Final = 130
+EXIT_READER_GONE: Final = 141
+
+#: Set to anything, it shows the traceback of a fault of ours.
+TRACEBACK_VARIABLE: Final = "TOCSIN_TRACEBACK"
+#: What the `dispatcher` extra brings and commands need.
+_EXTRA: Final = frozenset(
+    {"confluent_kafka", "kafka", "prometheus_client", "pydantic", "pydantic_settings", "rich", "structlog", "typer"}
+)
+
+
+def main() -> None:
+    """Run the command line of this process, and end the process with its exit code."""
+    sys.exit(run())
+
+
+def run() -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        from tocsin.deploy.application import application
+
+        application()(prog_name="tocsin")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else EXIT_REFUSED
+    except TocsinError as error:
+        tell(error)
+        return exit_code(error)
+    except ModuleNotFoundError as error:
+        return _missing(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whatever is still buffered would fail again when the interpreter flushes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_READER_GONE
+    except Exception as fault:  # noqa: BLE001 — the one place where a fault of ours becomes a sentence
+        return _fault(fault)
+    return 0
+
+
+def exit_code(error: TocsinError) -> int:
+    """The exit code that tells scripts what kind of error it was."""
+    return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), EXIT_REFUSED)
+
+
+def tell(error: TocsinError) -> None:
+    """Say on standard error what happened and what to do."""
+    from tocsin.deploy.output import print_error
+
+    print_error(str(error), advice(error))
+
+
+def advice(error: TocsinError) -> str:
+    """What to do, where the error's own text does not say it."""
+    if isinstance(error, InvalidSchedule):
+        return "Nothing was written; correct it and repeat the command."
+    if isinstance(error, StoreUnavailable):
+        return "Try again once it answers; where it is comes from --store, TOCSIN_STORE or tocsin.toml."
+    return ""
+
+
+def _missing(error: ModuleNotFoundError) -> int:
+    name = (error.name or "").partition(".")[0]
+    if name not in _EXTRA:
+        return _fault(error)
+    sys.stderr.write(f"tocsin: {name} is not installed.\nRun: pip install 'tocsin[dispatcher]'\n")
+    return EXIT_REFUSED
+
+
+def _fault(fault: Exception) -> int:
+    if TRACEBACK_VARIABLE in os.environ:
+        raise fault
+    sys.stderr.write(
+        f"tocsin: a fault of Tocsin itself: {type(fault).__name__}: {str(fault)!a}\n"
+        f"Repeat the command with {TRACEBACK_VARIABLE}=1 and report what it shows.\n"
+    )
+    return EXIT_FAULT
+
+
+if __name__ == "__main__":
+    main()

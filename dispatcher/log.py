@@ -1,0 +1,112 @@
+"""What a dispatcher says: a sentence and a stable `action` each time, for the eye or as JSON lines for programs.
+
+Nothing is said per occurrence. Texts of strangers are escaped, so that no id or error text can drive a terminal.
+Programs get every figure as a field of its own; people get them within the sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+import structlog
+
+from tocsin.dispatcher.publisher_lines import printable
+from tocsin.schema.entries import Entry
+
+_log = structlog.get_logger("tocsin.dispatcher")
+
+
+def configure_log(*, as_json: bool) -> None:
+    """Log to standard error; standard output belongs to the sink."""
+    render: list[Any]
+    if as_json:
+        render = [_with_figures, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        render = [
+            _without_figures,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, sort_keys=False),
+        ]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ" if as_json else "%H:%M:%S", utc=True),
+            _escaped,
+            *render,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+class LogObserver:
+    """An Observer that says what an operator has to know."""
+
+    def dispatched(self, topic: str, entries: Sequence[Entry], now: int) -> None:
+        """Counted, not said."""
+
+    def skipped(self, reason: str, count: int) -> None:
+        """Occurrences were passed over."""
+        _log.info(f"Skipped {count} occurrences: {reason}.", action="skipped", figures={"count": count})
+
+    def verified(self, answer: str) -> None:
+        """Counted, not said."""
+
+    def parked(self, topic: str, count: int) -> None:
+        """Occurrences of a failing topic went back to near."""
+        _log.warning(
+            f"Topic {topic} does not take records; {count} occurrences wait and are tried again.",
+            action="parked",
+            figures={"topic": topic, "count": count},
+        )
+
+    def dead_lettered(self, reason: str, key: str) -> None:
+        """An occurrence will not be dispatched."""
+        _log.error(
+            f"{key} will not be dispatched: {reason}. It is kept in the dead letters.",
+            action="dead_letter",
+            figures={"key": key, "reason": reason},
+        )
+
+    def owns(self, shard_range: int, epoch: int) -> None:
+        """A shard range was acquired."""
+        _log.info(
+            f"Took shard range {shard_range}, epoch {epoch}.",
+            action="took_range",
+            figures={"shard_range": shard_range, "epoch": epoch},
+        )
+
+    def lost(self, shard_range: int, epoch: int, reason: str) -> None:
+        """A shard range was released or lost."""
+        _log.info(
+            f"Gave up shard range {shard_range}: {reason}.",
+            action="gave_up_range",
+            figures={"shard_range": shard_range, "epoch": epoch, "reason": reason},
+        )
+
+    def troubled(self, action: str, error: Exception) -> None:
+        """Something failed and will be tried again."""
+        _log.warning(
+            f"{action.replace('_', ' ').capitalize()}, and is tried again: {error}",
+            action=action,
+            figures={"error": type(error).__name__},
+        )
+
+
+def _escaped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = printable(value)
+    return event
+
+
+def _with_figures(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event.update(event.pop("figures", {}))
+    return event
+
+
+def _without_figures(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event.pop("figures", None)
+    return event
