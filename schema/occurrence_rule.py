@@ -70,42 +70,44 @@ class LocalTimes(NamedTuple):
             if position >= END_INSTANT_MS:
                 return None
             span = zones.span_at(self.tz, position)
-            found = self._in_span(span, position)
+            start = max(position, span.repeated_until_ms) if self.overlap is Overlap.FIRST else position
+            local = self.local_from(start + span.offset_ms)
+            found = self._in_span(span, position, local)
             if found is not None:
                 return found if found < END_INSTANT_MS else None
             # Whatever comes later shows a local time at or after this one, and lies no further from it than an offset.
-            ahead = self.local_from(span.end_ms + span.offset_ms - CHANGE_MS_MAX)
-            if ahead is None:
+            lowest = span.end_ms + span.offset_ms - CHANGE_MS_MAX
+            if start + span.offset_ms > lowest:
+                local = self.local_from(lowest)
+            if local is None:
                 return None
-            position = max(span.end_ms, ahead - _OFFSET_MS_MAX)
+            position = max(span.end_ms, local - _OFFSET_MS_MAX)
         return None
 
     def local_from(self, local_ms: int) -> int | None:
         """The first matching local time at or after this one; both as ms since 1970-01-01 00:00 local."""
         day, of_day_ms = divmod(local_ms, DAY_MS)
-        date = self.dates.first_from(day + EPOCH_ORDINAL)
-        if date == day + EPOCH_ORDINAL:
-            of_day = self.times.first_from(of_day_ms)
-            if of_day is not None:
-                return day * DAY_MS + of_day
-            date = self.dates.first_from(date + 1)
-        return None if date is None else (date - EPOCH_ORDINAL) * DAY_MS + self.times.first
+        of_day = self.times.first_from(of_day_ms)
+        asked = day + EPOCH_ORDINAL if of_day is not None else day + EPOCH_ORDINAL + 1
+        date = self.dates.first_from(asked)
+        if date is None:
+            return None
+        if of_day is None or date > asked:
+            of_day = self.times.first
+        return (date - EPOCH_ORDINAL) * DAY_MS + of_day
 
-    def _in_span(self, span: Span, position: int) -> int | None:
-        start = max(position, span.repeated_until_ms) if self.overlap is Overlap.FIRST else position
+    def _in_span(self, span: Span, position: int, local: int | None) -> int | None:
+        """The first occurrence in a span, given its first matching local time under the span's own offset."""
         end = min(span.end_ms, span.repeats_from_ms) if self.overlap is Overlap.LAST else span.end_ms
-        found = self._between(start, end, span.offset_ms)
+        found = local - span.offset_ms if local is not None and local - span.offset_ms < end else None
         if self.gap is Gap.SHIFT and position < span.shifted_until_ms:
-            shifted_end = min(span.shifted_until_ms, span.end_ms)
-            shifted = self._between(position, shifted_end, span.offset_before_ms)
-            if shifted is not None and (found is None or shifted < found):
-                return shifted
+            skipped = self.local_from(position + span.offset_before_ms)
+            shifted_end = (
+                min(span.shifted_until_ms, span.end_ms) if found is None else min(span.shifted_until_ms, found)
+            )
+            if skipped is not None and skipped - span.offset_before_ms < shifted_end:
+                return skipped - span.offset_before_ms
         return found
-
-    def _between(self, start_ms: int, end_ms: int, offset_ms: int) -> int | None:
-        """The first matching local time whose instant under this offset lies in [start, end)."""
-        local = self.local_from(start_ms + offset_ms) if start_ms < end_ms else None
-        return local - offset_ms if local is not None and local - offset_ms < end_ms else None
 
 
 class OccurrenceRule(
