@@ -86,6 +86,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         return self.undecided_ms * ((1 << self.undecided_tries_max) - 1)
 
     def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1; correct the timing settings")
         relations = (
             (self.lease_ttl_ms > 3 * self.heartbeat_ms, "lease_ttl_ms must exceed three heartbeat_ms"),
             (self.lease_margin_ms >= self.heartbeat_ms, "lease_margin_ms must be at least one heartbeat_ms"),
@@ -97,6 +100,12 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             (self.tick_ms < self.lead_ms < self.minute_ms, "lead_ms must lie between tick_ms and minute_ms"),
             (self.minute_ms < self.far_seal_ms <= self.far_from_ms, "far_seal_ms must lie within far_from_ms"),
             (self.day_ms % self.minute_ms == 0, "day_ms must be whole minutes"),
+            (
+                self.far_from_ms + self.day_ms <= self.far_limit_ms,
+                "far_limit_ms must reach a day that is not sealed yet",
+            ),
+            (self.retry_ms <= self.retry_ms_max, "retry_ms must not exceed retry_ms_max"),
+            (self.park_ms <= self.park_ms_max, "park_ms must not exceed park_ms_max"),
             (self.margin_ms <= self.margin_ms_max, "margin_ms must not exceed margin_ms_max"),
             (self.marker_slack_ms < self.marker_limit_ms, "marker_slack_ms must be below marker_limit_ms"),
             (self.undecided_ms_max > self.commit_limit_ms, "undecided tries must outlast commit_limit_ms"),
