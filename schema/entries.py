@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     scheduled_for: int
     due: int
     version: int
-    kind: int = Kind.ARM
+    kind: Kind = Kind.ARM
     #: Compare the version with `schedules` before this entry counts.
     verify: bool = False
     #: How often it was asked about in vain, or parked.
@@ -113,9 +113,9 @@ def decode_pack(body: bytes) -> list[Entry]:
         UnknownFormat: a newer release wrote it.
         Undecodable: the bytes are damaged.
     """
-    if not body:
-        raise Undecodable("a pack's body is empty; it goes to the dead letters.")
-    if body[0] != FORMAT:
+    if not body or not body[0]:
+        raise Undecodable("a pack's body has no format; it goes to the dead letters.")
+    if body[0] > FORMAT:
         raise UnknownFormat(body[0])
     try:
         return _decoder.decode(memoryview(body)[1:])
@@ -128,7 +128,7 @@ def pack(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     batch: list[Entry] = []
     size = 0
     for entry in entries:
-        bytes_of_entry = 64 + len(entry.schedule_id) + len(entry.spec) + len(entry.payload)
+        bytes_of_entry = _bytes_at_most(entry)
         if batch and (len(batch) >= PACK_ENTRIES_MAX or size + bytes_of_entry > PACK_BYTES_MAX):
             yield batch
             batch, size = [], 0
@@ -136,6 +136,12 @@ def pack(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         size += bytes_of_entry
     if batch:
         yield batch
+
+
+def _bytes_at_most(entry: Entry) -> int:
+    """What it takes in a pack: its texts and bytes, and numbers and lengths at their longest."""
+    texts = entry.schedule_id + entry.request + entry.zone_data
+    return 80 + (len(texts) if texts.isascii() else len(texts.encode())) + len(entry.spec) + len(entry.payload)
 
 
 @lru_cache(maxsize=8192)
@@ -167,13 +173,14 @@ def parse_occurrence_key(key: str) -> tuple[str, int, str]:
     Raises:
         InvalidSchedule: the text is not an occurrence key.
     """
+    reason = "not an occurrence key; expected <schedule_id>@2026-11-30T10:00:00.000Z"
     schedule_id, _, rest = key.rpartition("@")
     instant, _, request = rest.partition("!")
     try:
         scheduled_for = parse_instant(instant)
     except ValueError as error:
-        reason = "not an occurrence key; expected <schedule_id>@2026-11-30T10:00:00.000Z"
         raise InvalidSchedule("key", key, reason) from error
-    if not schedule_id:
-        raise InvalidSchedule("key", key, "not an occurrence key; the schedule id before '@' is missing")
+    # Other spellings of the instant would name the same occurrence by another key.
+    if not schedule_id or occurrence_key(schedule_id, scheduled_for, request) != key:
+        raise InvalidSchedule("key", key, reason)
     return schedule_id, scheduled_for, request
