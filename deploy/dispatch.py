@@ -66,28 +66,21 @@ def dispatch(
 
 def start_log(configuration: Configuration) -> None:
     """Log as configured: for people where a terminal is, for programs elsewhere."""
-    as_json = configuration.log == "json" or (configuration.log == "auto" and not sys.stderr.isatty())
-    configure_log(as_json=as_json)
+    configure_log(as_json=_log_form(configuration) == "json")
 
 
-def dispatcher_command(configuration: Configuration, *, metrics: str) -> list[str]:
+def dispatcher_command(store: str, sink: str, *, metrics: str, log: str) -> list[str]:
     """The command line of one dispatcher that stops when this process has gone."""
-    text = configuration.log == "text" or (configuration.log == "auto" and sys.stderr.isatty())
-    options = {
-        "--store": configuration.store,
-        "--sink": configuration.sink,
-        "--processes": "1",
-        "--metrics": metrics,
-        "--log": "text" if text else "json",
-        "--supervisor": str(os.getpid()),
-    }
-    return [
-        sys.executable,
-        "-m",
-        "tocsin.deploy.main",
-        "dispatch",
-        *(word for option in options.items() for word in option),
-    ]
+    options = {"--store": store, "--sink": sink, "--metrics": metrics, "--log": log}
+    words = [word for option in options.items() for word in option]
+    program = [sys.executable, "-m", "tocsin.deploy.main", "dispatch", "--processes", "1"]
+    return [*program, "--supervisor", str(os.getpid()), *words]
+
+
+def _log_form(configuration: Configuration) -> str:
+    if configuration.log == "auto":
+        return "text" if sys.stderr.isatty() else "json"
+    return configuration.log
 
 
 async def _run_processes(configuration: Configuration) -> int:
@@ -95,7 +88,12 @@ async def _run_processes(configuration: Configuration) -> int:
     # Each in a session of its own: Ctrl-C reaches this process only, which passes it on once.
     running = [
         await asyncio.create_subprocess_exec(
-            *dispatcher_command(configuration, metrics=next_address(configuration.metrics, number)),
+            *dispatcher_command(
+                configuration.store,
+                configuration.sink,
+                metrics=next_address(configuration.metrics, number),
+                log=_log_form(configuration),
+            ),
             start_new_session=True,
         )
         for number in range(configuration.processes)

@@ -1,9 +1,11 @@
 """One dispatcher in this process: put together, run, reported once a second, stopped cleanly.
 
-SIGTERM or SIGINT   stop reading, await what is under way, write progress, release the ranges; a second or less
-the second one      leave at once; nothing is lost by it, the ranges are free after lease_ttl_ms. Within half a
+How it ends:
+
+    SIGTERM or SIGINT   stop reading, await what is under way, write progress, release the ranges; a second or less
+    the second one      leave at once; nothing is lost by it, the ranges are free after lease_ttl_ms. Within half a
                         second it is the same one: wrappers pass on what the terminal has sent already
-supervisor gone     as SIGTERM: a dispatcher that somebody started and lost does not run on unseen
+    supervisor gone     as SIGTERM: a dispatcher that somebody started and lost does not run on unseen
 """
 
 from __future__ import annotations
