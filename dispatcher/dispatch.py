@@ -287,7 +287,7 @@ class Dispatch:
         item = flight.item
         return (
             flight.rounds < CHUNK
-            and due <= self._horizon(item).due_by
+            and due <= min(self._near_read(), self._services.store_clock.now_ms())
             and not self._waiting.is_held(item.entry.schedule_id)
         )
 

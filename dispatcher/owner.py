@@ -46,15 +46,21 @@ WAITING_MAX = 100_000
 
 
 class Trust:
-    """How long a lease may be relied on, on this host's monotonic clock."""
+    """How long a lease may be relied on, on this host's monotonic clock.
+
+    Trust that lapsed once does not come back with the next heartbeat: what was given up meanwhile would never be taken
+    up again. The range is let go and acquired anew.
+    """
 
     def __init__(self) -> None:
         self.until = 0
         self.lost = False
+        self._lapsed = False
 
     def holds(self, now: int) -> bool:
         """Whether the lease is still trusted."""
-        return not self.lost and now < self.until
+        self._lapsed = self._lapsed or now >= self.until
+        return not (self.lost or self._lapsed)
 
 
 class RangeOwner:
@@ -79,6 +85,7 @@ class RangeOwner:
         self._near_read = -1
         self._minute_read = -1
         self._sealed_near = 0
+        self._sealed_at = 0
         self._frontier_read_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -117,17 +124,17 @@ class RangeOwner:
 
     async def _near_loop(self, read_to: int) -> None:
         markers_read_to = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms
-        sealed_at = self._services.clock.monotonic_ms()
         while self._goes_on():
             await self._adopt_higher_seal()
+            if not self._goes_on():
+                return
             if not self._may_seal():
                 await self._wait_until(self._now() + self._timing.tick_ms)
                 continue
             now = self._services.clock.monotonic_ms()
-            seal = max(self._now(), self._sealed_near + (now - sealed_at) // 2 + 2)
-            sealed_at = now
+            seal = max(self._now(), self._sealed_near + (now - self._sealed_at) // 2 + 2)
             await self._seal("sealed_near", seal)
-            self._sealed_near = seal
+            self._sealed_near, self._sealed_at = seal, now
             self._services.frontiers.saw(self.shard_range, seal)
             entries, markers = await asyncio.gather(
                 self._read(Level.NEAR, read_to, seal), self._read_markers(markers_read_to, seal)
@@ -221,8 +228,11 @@ class RangeOwner:
             self._adopt(await self._services.inserter.read_frontier(self.shard_range))
 
     def _adopt(self, frontier: Frontier) -> None:
-        self._sealed_near = max(self._sealed_near, frontier.sealed_near)
-        self._frontier_read_at = self._services.clock.monotonic_ms()
+        now = self._services.clock.monotonic_ms()
+        if frontier.sealed_near > self._sealed_near:
+            # Time runs on from here: counted from our own last seal, a pause of ours would push sealed into the future.
+            self._sealed_near, self._sealed_at = frontier.sealed_near, now
+        self._frontier_read_at = now
 
     # Into memory and out of it
 
