@@ -17,8 +17,9 @@ from tocsin.producer.results import Change, ChangeOutcome
 from tocsin.schema.entries import parse_occurrence_key
 from tocsin.schema.instants import SECOND_MS
 
-#: Blocks a line shows at most; the number beside them is exact.
-BAR_MAX = 30
+#: A line shows a block for so many records, and so many blocks at most; the number beside them is exact.
+RECORDS_A_BLOCK = 2
+BAR_MAX = 24
 #: A second's worst lateness stands out from here.
 LATE_MS = 1_000
 #: Keys that a failed verdict names.
@@ -35,34 +36,35 @@ class Screen:
     def opened(self, directory: Path, pid: int) -> None:
         """Store and dispatcher are there."""
         self._console.print("[bold]Tocsin[/]: never early, at least once, nothing lost. See for yourself.\n")
-        self._console.print(
-            f"An embedded store, and dispatcher {pid}, a process of its own, in {escape(str(directory))}."
-        )
+        self._console.print(f"An embedded store in {escape(str(directory))},", soft_wrap=True)
+        self._console.print(f"and dispatcher {pid}, a process of its own that writes what it dispatches to a file.")
 
     def created(self, plan: Plan) -> None:
         """Everything is scheduled."""
         self._console.print(
             f"Scheduled: {plan.once_count} one-shots ([cyan]reminder-…[/]), one every {span(HEARTBEAT_EVERY)} "
-            f'([cyan]heartbeat[/]), one by cron "{REPORT_CRON}" ([cyan]report[/]),\n'
-            f"and one that we shall [cyan]regret[/]. Each occurrence has a key, such as "
-            f"[cyan]{next(iter(plan.expected()))}[/].\n"
+            f"([cyan]heartbeat[/]), one by\n"
+            f'cron "{REPORT_CRON}" ([cyan]report[/]), and one that we shall [cyan]regret[/]. Each occurrence\n'
+            f"has a key; the first one is [cyan]{next(iter(plan.expected()))}[/].\n"
         )
-        self._console.print("[dim]second    dispatched[/]")
+        self._console.print("[dim]until     dispatched[/]")
 
     def second(self, end: datetime, records: Sequence[Seen], plan: Plan) -> None:
-        """What was dispatched within one second."""
+        """What was dispatched within the second that ended then."""
+        if end <= plan.start:
+            return
         due = plan.expected()
         late_ms = max((at_ms - due.get(key, at_ms) for key, at_ms in records), default=0)
         named = {parse_occurrence_key(key)[0] for key, _ in records}
         recurring = sorted(name for name in named if not name.startswith("reminder-"))
         line = Text(f"{end:%H:%M:%S}  ", style="dim")
         if records:
-            bar = self._block * min(len(records), BAR_MAX)
+            bar = self._block * min(-(-len(records) // RECORDS_A_BLOCK), BAR_MAX)
             line.append(f"{bar:{BAR_MAX}} {len(records):4}  ", style="not dim green")
             line.append(" ".join(recurring), style="not dim cyan")
             if late_ms >= LATE_MS:
-                line.append(f"  caught up: up to {late_ms / SECOND_MS:.1f} s late", style="not dim yellow")
-        elif end > plan.start:
+                line.append(f"  up to {late_ms / SECOND_MS:.1f} s late", style="not dim yellow")
+        else:
             line.append("nothing", style="not dim yellow")
         self._console.print(line)
 
