@@ -201,7 +201,7 @@ class LocalStack:
         return plan
 
     def _complete(self, plan: StackPlan, begun: list[Service]) -> None:
-        if plan.short_lived:
+        if self._short_lived:
             self._reaper = self._reaper or start_reaper(self.directory)
         engine = _engine(plan, self.directory)
         engine.fetch(self._report)

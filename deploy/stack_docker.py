@@ -147,7 +147,6 @@ class DockerEngine:
             f"-Dcassandra.config=file://{CONFIG_FOLDER}/cassandra.yaml",
             "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             "-Dcassandra.ring_delay_ms=0",
-            "-Dcassandra.superuser_setup_delay_ms=0",
         ]
         heap_mb = 1024 if plan.nodes == 1 else 768
         return [

@@ -65,7 +65,6 @@ CASSANDRA_OPTIONS = [
     # All nodes are here and start together: nobody has to be waited for.
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.ring_delay_ms=0",
-    "-Dcassandra.superuser_setup_delay_ms=0",
 ]
 
 
