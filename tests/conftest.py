@@ -16,11 +16,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import settings
 
 from tocsin.deploy.stack import LocalStack
 from tocsin.deploy.stack_errors import ServiceFailed, StackUnavailable
 
 MakeTopic = Callable[..., str]
+
+# A machine that starts Cassandra beside them stalls tests: slowness is judged by benchmarks, not by a deadline here.
+settings.register_profile("tocsin", deadline=None)
+settings.load_profile("tocsin")
 
 
 @pytest.fixture(scope="session")
