@@ -44,11 +44,11 @@ class Part(NamedTuple):
     #: How long it is where it stands; H is replaced by a value, and the caret still marks the H.
     length: int
 
-    def refuse(self, reason: str) -> NoReturn:
-        """Raise InvalidSchedule with the expression and a caret under this part."""
+    def refuse(self, reason: str, error: type[InvalidSchedule] = InvalidSchedule) -> NoReturn:
+        """Raise InvalidSchedule, or a kind of it, with the expression and a caret under this part."""
         shown = "".join(sign if " " <= sign <= "~" else "?" for sign in self.expression)
         caret = " " * self.start + "^" * max(1, self.length)
-        raise InvalidSchedule("expression", self.expression, f"{reason}\n    {shown}\n    {caret}")
+        raise error("expression", self.expression, f"{reason}\n    {shown}\n    {caret}")
 
     def split(self, pattern: str) -> list[Part]:
         """The pieces that match, each with its own place."""

@@ -204,7 +204,7 @@ def test_a_walk_through_every_minute_finds_the_same_occurrences(tz: str, around:
     walked = walk(tz, center)
     local = center.astimezone(zones.zone(tz)).replace(tzinfo=None)
     start, end = center - MARGIN, center + MARGIN
-    for _ in range(48):
+    for _ in range(32):
         drawn = draw_expression(draw, local)
         for gap, overlap in itertools.product(Gap, Overlap):
             right = [run for run in expected(drawn, walked, gap, overlap) if start <= run < end]
