@@ -33,7 +33,6 @@ from cassandra import (
     Timeout,
     Unauthorized,
     Unavailable,
-    UnresolvableContactPoints,
 )
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import (
@@ -124,8 +123,6 @@ class CassandraSession:
         """
         try:
             self._cluster, self._session = await asyncio.to_thread(_connect, self._access, self._request_seconds)
-        except UnresolvableContactPoints as error:
-            raise StoreUnavailable(f"{_addresses(self._access)}: no such host.") from error
         except NoHostAvailable as error:
             raise _refused(self._access, error) from error
 

@@ -73,7 +73,9 @@ async def initialise(
     await session.prepare(_LOCKING)
     async with _lock(session, clock):
         found, text = await _find_settings(session)
-        await session.define(*pending(migrations(lifetimes), found.schema_version if found else 0))
+        # Where a table is missing, begin again: every statement leaves alone what is there.
+        complete = found is not None and (session.tables() or frozenset()) >= TABLES
+        await session.define(*pending(migrations(lifetimes), found.schema_version if found and complete else 0))
         in_force = msgspec.structs.replace(found or settings, schema_version=SCHEMA_VERSION)
         if found is not None:
             require_schema_version(max(found.schema_version, SCHEMA_VERSION), access.url)

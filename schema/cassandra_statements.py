@@ -102,24 +102,28 @@ READ_FRONTIER = _read(
 
 # Schedules. A row is only ever written by a conditional write, and read serially.
 
-INSERT_SCHEDULE = _conditional(
-    'INSERT INTO schedules (schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags, '
-    "created_at, updated_at, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
-)
-REPLACE_SCHEDULE = _conditional(
-    'UPDATE schedules SET version = ?, "token" = ?, state = ?, since = ?, replaced = ?, until = ?, spec = ?, '
-    "payload = ?, tenant = ?, tags = ?, created_at = ?, updated_at = ?, note = ? WHERE schedule_id = ? IF version = ?"
-)
-READ_SCHEDULE = _serial_read(
-    'SELECT schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags, created_at, '
-    "updated_at, note FROM schedules WHERE schedule_id = ?"
-)
+INSERT_SCHEDULE = _conditional("""
+    INSERT INTO schedules (schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags,
+                           created_at, updated_at, note)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS
+""")
+REPLACE_SCHEDULE = _conditional("""
+    UPDATE schedules
+    SET version = ?, "token" = ?, state = ?, since = ?, replaced = ?, until = ?, spec = ?, payload = ?, tenant = ?,
+        tags = ?, created_at = ?, updated_at = ?, note = ?
+    WHERE schedule_id = ? IF version = ?
+""")
+READ_SCHEDULE = _serial_read("""
+    SELECT schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags,
+           created_at, updated_at, note
+    FROM schedules WHERE schedule_id = ?
+""")
 
 # Leases: one partition each, so that two acquires never meet in Paxos unless they are for the same range. A quorum
 # read sees every acquire that was acknowledged; all of them are one statement, which the coordinator fans out.
 
 KEEP_LEASE = _conditional(
-    "INSERT INTO leases (shard_range, owner, epoch, \"token\") VALUES (?, '', 0, 0x) IF NOT EXISTS"
+    """INSERT INTO leases (shard_range, owner, epoch, "token") VALUES (?, '', 0, 0x) IF NOT EXISTS"""
 )
 ACQUIRE_LEASE = _conditional('UPDATE leases SET owner = ?, epoch = ?, "token" = ? WHERE shard_range = ? IF epoch = ?')
 READ_LEASES = _read('SELECT shard_range, owner, epoch, "token" FROM leases WHERE shard_range IN ?')

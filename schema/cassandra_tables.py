@@ -132,7 +132,7 @@ def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
 
 
 def _immutable(lifetime_ms: int, lifetimes: Lifetimes, *, windows: bool) -> str:
-    hours = max(1, -(-lifetime_ms // HOUR_MS // _WINDOWS))
+    hours = max(1, round(lifetime_ms / HOUR_MS / _WINDOWS))
     compaction = (
         "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', "
         f"'compaction_window_size': {hours}}}"

@@ -41,7 +41,7 @@ class Source(NamedTuple):
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
-            if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
                 raise SettingsError(f"{self.path} is not a SQLite database; choose another file.") from error
             raise StoreUnavailable(f"{self.path}: {error}; nothing was changed.") from error
         return connection

@@ -110,7 +110,7 @@ class Store(Protocol):
     url: str
 
     async def initialise(self, settings: Settings) -> Settings:
-        """Make tables, leases and registers where they are missing, and return the settings in force.
+        """Make tables, leases and registers where they are missing, and return the settings in force; it is open then.
 
         Every register of every range starts at genesis. Repeating it is harmless: settings that exist win.
         """
@@ -139,7 +139,8 @@ class Store(Protocol):
     ) -> AsyncIterator[Sequence[PackRow]]:
         """Packs of one bucket with after < position <= through, by position, page by page.
 
-        Each page is read when it is asked for, never ahead; a page that failed is asked for again by whoever reads.
+        Each page is read when it is asked for, never ahead. A page that failed is not passed over: after the error the
+        next `anext` asks for the same page again (see `pages.Pages`; an async generator would end instead).
         """
 
     async def write_marker(self, position: int, shard_range: int, marker: Marker) -> None:
