@@ -207,6 +207,26 @@ async def test_silence_is_the_brokers_fault_unless_the_topic_proves_to_be_failin
     assert await silent == [expected, Outcome.TOO_LARGE]
 
 
+async def test_many_silent_parcels_of_one_topic_cause_one_look_up(
+    publisher: KafkaPublisher, client: Client, now: Now
+) -> None:
+    silent = [publish(publisher, records("tea", str(number))) for number in range(5)]
+    await client.until_handed_over(5)
+    now.seconds += 30
+    client.asked.clear()
+    client.slow_topic = "tea"
+    for parcel in client.parcels:
+        parcel.answer_all(Outcome.BROKER_AWAY)
+    async with asyncio.timeout(10):
+        while not client.asked:  # noqa: ASYNC110 - it is asked in a thread
+            await asyncio.sleep(0.001)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    client.answering.set()
+    await asyncio.gather(*silent)
+    assert client.asked == ["tea"]
+
+
 async def test_a_call_that_is_cancelled_lets_the_next_one_go_and_gives_its_room_back(
     publisher: KafkaPublisher, client: Client
 ) -> None:
