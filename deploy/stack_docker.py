@@ -59,7 +59,7 @@ class ContainerService:
     def stop(self, *, gently: bool) -> None:
         """End the container; its data stays until it is removed."""
         _docker("unpause", self._container)
-        _docker("stop", "--time", str(GENTLE_STOP_SECONDS if gently else 0), self._container)
+        _docker("stop", "-t", str(GENTLE_STOP_SECONDS if gently else 0), self._container)
 
     def pause(self) -> None:
         """Freeze all its processes."""
