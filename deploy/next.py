@@ -70,7 +70,7 @@ def next_command(
 ) -> None:
     """Show when a rule will run, in its zone and in UTC.
 
-    Nothing is written: no store is needed. Errors are raised as they are; the application turns them into exit codes.
+    Nothing is written, and no store is needed.
     """
     written = Written(expression, every, daily, weekly, monthly, yearly, None, tz, gap, overlap, dialect, day_match)
     if len(written.given) != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tocsin.schema import occurrence_rule, zones
+from tocsin.schema import cron_days, occurrence_rule, zones
 from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.recurrence import (
     AnyRecurrence,
@@ -198,3 +199,13 @@ def test_a_schedule_until_its_max_runs_runs_that_many_times(rule: Any, start: da
     while found is not None and found <= until:
         seen, found = seen + 1, rule.after_ms(found)
     assert seen == count
+
+
+def test_threads_that_ask_one_rule_get_the_answers_of_one_alone() -> None:
+    rule = Cron("0 9 LW,15W * 2#2,5L", tz="Europe/Paris")
+    asked = [NEW_YEAR + timedelta(days=11 * step) for step in range(400)]
+    alone = [rule.after(instant) for instant in asked]
+    occurrence_rule._after_minute.cache_clear()
+    cron_days._first_date.cache_clear()
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(rule.after, asked)) == alone
