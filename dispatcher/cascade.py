@@ -15,21 +15,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
+from tocsin.dispatcher.reading import DecodedPack
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Answer, judge_entry
 from tocsin.producer.audit import entry_for
 from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.schedules import ScheduleRow, decode_spec
-from tocsin.schema.store import PackRow
 
 #: Entries read from `schedules` and inserted at once.
 CASCADE_MAX = 500
 
 
-async def cascade_day(
-    services: Services, pages: AsyncIterator[Sequence[tuple[PackRow, list[Entry]]]], seal: int
-) -> None:
+async def cascade_day(services: Services, pages: AsyncIterator[Sequence[DecodedPack]], seal: int) -> None:
     """Insert one level down what a sealed day holds; returns once all of it is acknowledged."""
     done: set[tuple[str, int, int, str]] = set()
     async for page in pages:

@@ -26,7 +26,7 @@ import msgspec
 
 from tocsin.dispatcher.catch_up import Horizon, choose, following
 from tocsin.dispatcher.lately import identity
-from tocsin.dispatcher.publisher import Outcome
+from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.waiting import Item, Status, Waiting
@@ -58,6 +58,12 @@ class Flight:
         self.skipped = skipped
         self.rounds = rounds
         self.acked = False
+
+    def record(self) -> Record:
+        """The item's own record where it was built ahead and still fits."""
+        if self.entry is self.item.entry and not self.skipped and self.item.record is not None:
+            return self.item.record
+        return record_of(self.entry, self.spec, missed=self.skipped)
 
 
 class Dispatch:
@@ -152,7 +158,7 @@ class Dispatch:
         if found is not None and found is not item:
             self._finish(item)
             return False
-        item.also.add(scheduled_for)
+        item.also |= {scheduled_for}
         return True
 
     def _horizon(self, item: Item) -> Horizon:
@@ -190,7 +196,7 @@ class Dispatch:
                 self._waiting.drop(flight.item)
             else:
                 sent.append(index)
-                records.append(record_of(flight.entry, flight.spec, missed=flight.skipped))
+                records.append(flight.record())
         if not records or not self._may_publish():
             return sent
         unanswered = []

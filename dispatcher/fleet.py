@@ -28,6 +28,7 @@ from tocsin.dispatcher.owner import RangeOwner, Trust
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.services import Observer, Services
 from tocsin.dispatcher.topics import Topics
+from tocsin.dispatcher.waiting import Load
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
@@ -325,6 +326,7 @@ def make_dispatcher(
         publisher=publisher,
         lately=Lately(timing.memory_ms),
         topics=Topics(timing),
+        load=Load(),
         observer=observer,
     )
     return Dispatcher(services, new_token=new_id, address=address, release=release)

@@ -20,8 +20,7 @@ inserts are safe whoever owns the range.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from functools import partial
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -29,20 +28,22 @@ import msgspec
 from tocsin.dispatcher.cascade import cascade_day
 from tocsin.dispatcher.dispatch import Dispatch, batches, cached_spec, settle_move
 from tocsin.dispatcher.lately import identity
+from tocsin.dispatcher.reading import Reader
+from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Answer, judge_entry, judge_marker
 from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.insert import Placement
-from tocsin.schema.entries import Entry, Undecodable, decode_pack
+from tocsin.schema.entries import Entry
 from tocsin.schema.errors import ClockSkew, InvalidSchedule
-from tocsin.schema.levels import Bucket, Level
+from tocsin.schema.levels import Level
 from tocsin.schema.schedules import Marker, ScheduleRow
-from tocsin.schema.store import DeadLetter, Frontier, PackRow, PlacedMarker
+from tocsin.schema.store import Frontier, PlacedMarker
 
 #: Items of one publish batch: large enough to amortise a re-arm's writes, small enough to finish early.
 BATCH_MAX = 500
-#: Entries in memory beyond which the minute level is read no further until some are dispatched.
-WAITING_MAX = 100_000
+#: Bytes in memory, over all ranges, beyond which the minute level is read no further until some are dispatched.
+WAITING_BYTES_MAX = 160 * 1024 * 1024
 
 
 class Trust:
@@ -70,7 +71,7 @@ class RangeOwner:
         self.shard_range = shard_range
         self.epoch = epoch
         self.trust = trust
-        self.waiting = Waiting()
+        self.waiting = Waiting(services.load)
         self.committed = 0
         self._services = services
         self._timing = services.timing
@@ -82,6 +83,7 @@ class RangeOwner:
             near_read=lambda: self._near_read,
             verify_again=lambda item: self._spawn(self._verify([item])),
         )
+        self._reader = Reader(services, shard_range)
         self._near_read = -1
         self._minute_read = -1
         self._sealed_near = 0
@@ -136,11 +138,11 @@ class RangeOwner:
             await self._seal("sealed_near", seal)
             self._sealed_near, self._sealed_at = seal, now
             self._services.frontiers.saw(self.shard_range, seal)
-            entries, markers = await asyncio.gather(
-                self._read(Level.NEAR, read_to, seal), self._read_markers(markers_read_to, seal)
+            packs, markers = await asyncio.gather(
+                self._reader.near(read_to, seal), self._reader.markers(markers_read_to, seal)
             )
             self._take_markers(markers)
-            self._take(((row.position, entry) for row, decoded in entries for entry in decoded), read_to, seal)
+            self._take(((position, entry) for position, decoded in packs for entry in decoded), read_to, seal)
             self._near_read = read_to = markers_read_to = seal
             self._release()
             self.waiting.forget_markers(self.committed)
@@ -158,12 +160,15 @@ class RangeOwner:
             sealed_at = self._now()
             while read_to < seal - 1 and self._goes_on():
                 through = min(self._services.levels.end(Level.MINUTE, read_to + 1), seal) - 1
-                entries = await self._read(Level.MINUTE, read_to, through)
-                self._take(((entry.due, entry) for _, decoded in entries for entry in decoded), read_to, sealed_at)
+                async for page in self._reader.buckets(Level.MINUTE, read_to, through):
+                    self._take(((entry.due, entry) for _, decoded in page for entry in decoded), read_to, sealed_at)
+                    self._release()
+                    await self._await_room()
                 self._minute_read = read_to = through
-                self._release()
-                while self.waiting.count > WAITING_MAX and self._goes_on():
-                    await self._pause(self._timing.tick_ms)
+
+    async def _await_room(self) -> None:
+        while self._services.load.size_bytes > WAITING_BYTES_MAX and self._goes_on():
+            await self._pause(self._timing.tick_ms_min)
 
     async def _far_loop(self, read_to: int) -> None:
         day_ms = self._timing.day_ms
@@ -173,7 +178,7 @@ class RangeOwner:
                 await self._pause(self._timing.far_check_ms)
                 continue
             await self._seal("sealed_far", seal)
-            await cascade_day(self._services, self._read_pages(Level.FAR, read_to - 1, seal - 1), seal)
+            await cascade_day(self._services, self._reader.buckets(Level.FAR, read_to - 1, seal - 1), seal)
             read_to = seal
             await self._write({"committed_far": seal})
 
@@ -191,36 +196,6 @@ class RangeOwner:
         await self._services.persistence.until_answered(
             lambda: self._services.store.write_frontier(self.shard_range, registers)
         )
-
-    async def _read(self, level: Level, after: int, through: int) -> list[tuple[PackRow, list[Entry]]]:
-        return [row async for page in self._read_pages(level, after, through) for row in page]
-
-    async def _read_pages(
-        self, level: Level, after: int, through: int
-    ) -> AsyncIterator[list[tuple[PackRow, list[Entry]]]]:
-        """Packs in (after, through], bucket by bucket; a bucket with an end of its own is always read whole."""
-        bounds = (after, through) if level is Level.NEAR else (None, None)
-        for bucket in self._services.levels.buckets(level, self.shard_range, after, through):
-            rows = await self._services.persistence.until_answered(partial(self._read_bucket, bucket, *bounds))
-            yield [(row, entries) for row in rows if (entries := await self._decode(bucket, row))]
-
-    async def _read_bucket(self, bucket: Bucket, after: int | None, through: int | None) -> list[PackRow]:
-        return [row async for page in self._services.store.read_packs(bucket, after, through) for row in page]
-
-    async def _decode(self, bucket: Bucket, row: PackRow) -> list[Entry]:
-        try:
-            return decode_pack(row.body)
-        except Undecodable:
-            key = f"{bucket.level.value}/{bucket.start}/{bucket.sub}/{row.pack_id.hex()}"
-            await self._dead_letter(key, row.body)
-            return []
-
-    async def _read_markers(self, after: int, through: int) -> list[PlacedMarker]:
-        async def read() -> list[PlacedMarker]:
-            pages = self._services.store.read_markers(self.shard_range, after, through)
-            return [marker async for page in pages for marker in page]
-
-        return await self._services.persistence.until_answered(read)
 
     async def _adopt_higher_seal(self) -> None:
         now = self._services.clock.monotonic_ms()
@@ -244,8 +219,12 @@ class RangeOwner:
                 continue
             missed = sealed_at - entry.due > self._timing.misfire_grace_ms
             item = self.waiting.add(entry, position, missed=missed)
-            if item is not None:
+            if item is None:
+                continue
+            if item.status is Status.VERIFYING:
                 to_verify.append(item)
+            else:
+                self._make_ready(item)
         if to_verify:
             self._spawn(self._verify(to_verify))
 
@@ -258,34 +237,25 @@ class RangeOwner:
         if not self._goes_on():
             return
         due = self.waiting.take_due(min(self._near_read, self._now()))
-        ready = []
-        for item in due:
-            if item.spec is None:
-                try:
-                    item.spec = cached_spec(item.entry.spec)
-                except (msgspec.MsgspecError, InvalidSchedule):
-                    self._spawn(self._give_up(item))
-                    continue
-            ready.append(item)
+        ready = [item for item in due if item.spec is not None or self._make_ready(item)]
         for batch in batches(ready, BATCH_MAX):
             self._spawn(self._dispatch.run(batch))
+
+    def _make_ready(self, item: Item) -> bool:
+        """Decode the spec and build the record ahead of time; False: nobody can, and only this entry is given up."""
+        try:
+            item.spec = cached_spec(item.entry.spec)
+        except (msgspec.MsgspecError, InvalidSchedule):
+            item.status = Status.DISPATCHING
+            self._spawn(self._give_up(item))
+            return False
+        item.record = record_of(item.entry, item.spec)
+        return True
 
     async def _give_up(self, item: Item) -> None:
         """An entry nobody can dispatch or re-arm harms only itself."""
         await self._dispatch.dead_letter(item.entry, "undecodable")
         self.waiting.drop(item)
-
-    async def _dead_letter(self, key: str, body: bytes) -> None:
-        letter = DeadLetter(
-            shard_range=self.shard_range,
-            at=self._now(),
-            occurrence_key=key,
-            reason="undecodable",
-            attempts=1,
-            entry=body,
-        )
-        await self._services.persistence.until_answered(lambda: self._services.store.write_dead_letter(letter))
-        self._services.observer.dead_lettered("undecodable", key)
 
     def _settled(self) -> int | None:
         """What committed may claim now."""

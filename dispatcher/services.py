@@ -9,6 +9,7 @@ from typing import Protocol
 from tocsin.dispatcher.lately import Lately
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.topics import Topics
+from tocsin.dispatcher.waiting import Load
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
@@ -63,4 +64,5 @@ class Services:
     publisher: Publisher
     lately: Lately
     topics: Topics
+    load: Load
     observer: Observer

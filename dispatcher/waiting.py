@@ -24,10 +24,13 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from tocsin.dispatcher.publisher import Record
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.schedules import Marker, Spec
 from tocsin.schema.store import PlacedMarker
 
+#: What an item holds besides spec and payload: entry, record, headers and its places in memory; measured.
+ITEM_BYTES = 2_000
 #: No end: the occurrence's version is the current one.
 NO_END = 1 << 62
 
@@ -47,15 +50,35 @@ class Status(enum.Enum):
 _PENDING = frozenset({Status.VERIFYING, Status.WAITING, Status.MOVING})
 
 
+class Load:
+    """Bytes that the items of all ranges of a process hold; reading ahead stops while it is too much."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class Item:
     """One occurrence in memory, whatever number of copies of it were read."""
 
-    __slots__ = ("again", "also", "end", "entry", "lowest", "missed", "source", "spec", "status")
+    __slots__ = (
+        "again",
+        "also",
+        "end",
+        "entry",
+        "lowest",
+        "missed",
+        "record",
+        "size_bytes",
+        "source",
+        "spec",
+        "status",
+    )
 
     def __init__(self, entry: Entry, position: int, *, missed: bool) -> None:
         self.entry = entry
-        #: Decoded when first needed.
+        #: Decoded, and the record built, as soon as the entry counts: at :00 only publishing remains.
         self.spec: Spec | None = None
+        self.record: Record | None = None
         self.status = Status.VERIFYING
         #: The lowest and the highest position at which a copy was read.
         self.lowest = position
@@ -66,7 +89,8 @@ class Item:
         #: A copy that was read while this one was moving.
         self.again: Entry | None = None
         #: Later nominal times this item stands for while it catches up.
-        self.also: set[int] = set()
+        self.also: frozenset[int] = frozenset()
+        self.size_bytes = ITEM_BYTES + len(entry.spec) + 2 * len(entry.payload)
 
     def is_occurrence(self, scheduled_for: int, version: int, request: str) -> bool:
         """Whether this item stands for that occurrence of its schedule."""
@@ -81,7 +105,8 @@ class Item:
 class Waiting:
     """The memory of one owner; made anew with each epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: Load | None = None) -> None:
+        self._load = load or Load()
         self._items: defaultdict[str, list[Item]] = defaultdict(list)
         self._by_due: list[tuple[int, int, Item]] = []
         self._order = 0
@@ -97,7 +122,7 @@ class Waiting:
     # Entries
 
     def add(self, entry: Entry, position: int, *, missed: bool) -> Item | None:
-        """Take in an entry read at this position; the item is returned where it must be verified."""
+        """Take in an entry read at this position; None: a copy of one that is here, or ended already."""
         found = self.find(entry.schedule_id, entry.scheduled_for, entry.version, entry.request)
         if found is not None:
             self._add_copy(found, entry, position)
@@ -108,10 +133,10 @@ class Waiting:
         self._items[entry.schedule_id].append(item)
         self._open(position)
         self.count += 1
-        if entry.verify and entry.kind != Kind.TIMER:
-            return item
-        self.let_count(item)
-        return None
+        self._load.size_bytes += item.size_bytes
+        if not entry.verify or entry.kind == Kind.TIMER:
+            self.let_count(item)
+        return item
 
     def find(self, schedule_id: str, scheduled_for: int, version: int, request: str = "") -> Item | None:
         """The item that stands for this occurrence."""
@@ -148,6 +173,7 @@ class Waiting:
             return
         item.status = Status.GONE
         self.count -= 1
+        self._load.size_bytes -= item.size_bytes
         schedule_id = item.entry.schedule_id
         siblings = self._items[schedule_id]
         siblings.remove(item)

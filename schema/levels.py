@@ -91,7 +91,11 @@ class Levels(msgspec.Struct, frozen=True):
 
     def shard_range(self, schedule_id: str) -> int:
         """The range that owns this id."""
-        return hash32(schedule_id) * self.shard_ranges >> 32
+        return self.shard_range_of(hash32(schedule_id))
+
+    def shard_range_of(self, place: int) -> int:
+        """The range that owns this place in the hash space."""
+        return place * self.shard_ranges >> 32
 
     def end(self, level: Level, position: int) -> int:
         """The instant at which sealing reaches this position: the end of its bucket, on near the position itself."""
@@ -111,10 +115,14 @@ class Levels(msgspec.Struct, frozen=True):
 
     def bucket(self, level: Level, position: int, schedule_id: str) -> Bucket:
         """The partition that holds this position of this id."""
+        return self.bucket_of(level, position, hash32(schedule_id))
+
+    def bucket_of(self, level: Level, position: int, place: int) -> Bucket:
+        """The partition that holds this position for this place in the hash space."""
         width = self._width(level)
         start = position // width * width
         layout = self._layout(level, start)
-        return Bucket(level, start, layout, hash32(schedule_id) * layout >> 32)
+        return Bucket(level, start, layout, place * layout >> 32)
 
     def buckets(self, level: Level, shard_range: int, after: int, through: int) -> Iterator[Bucket]:
         """The partitions a range reads to see every position in (after, through], oldest first.

@@ -1,0 +1,76 @@
+"""Reading one range's packs and markers, whole and in order, until the store has answered every page.
+
+The caller has sealed before: a page that is asked for now begins after that acknowledgement. A bucket of far or minute
+is always read whole, for its packs lie at their lowest due; on near a position is exact, so a part can be read.
+
+A pack that cannot be decoded is kept as a dead letter with its bytes and harms nobody else. One of a newer format is
+not ours to judge: UnknownFormat reaches whoever owns the range, who gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from tocsin.dispatcher.services import Services
+from tocsin.schema.entries import Entry, Undecodable, decode_pack
+from tocsin.schema.levels import Bucket, Level
+from tocsin.schema.store import DeadLetter, PackRow, PlacedMarker
+
+#: The entries of a pack, and the position at which it was read.
+DecodedPack = tuple[int, list[Entry]]
+
+
+class Reader:
+    """Reads one shard range."""
+
+    def __init__(self, services: Services, shard_range: int) -> None:
+        self._services = services
+        self._shard_range = shard_range
+
+    async def near(self, after: int, through: int) -> list[DecodedPack]:
+        """Every pack with after < position <= through."""
+        packs: list[DecodedPack] = []
+        for bucket in self._services.levels.buckets(Level.NEAR, self._shard_range, after, through):
+            packs += await self._read(bucket, after, through)
+        return packs
+
+    async def buckets(self, level: Level, after: int, through: int) -> AsyncIterator[list[DecodedPack]]:
+        """The packs of every bucket that holds positions in (after, through], one bucket at a time, oldest first."""
+        for bucket in self._services.levels.buckets(level, self._shard_range, after, through):
+            yield await self._read(bucket, None, None)
+
+    async def markers(self, after: int, through: int) -> list[PlacedMarker]:
+        """Every change marker with after < position <= through."""
+
+        async def read() -> list[PlacedMarker]:
+            pages = self._services.store.read_markers(self._shard_range, after, through)
+            return [marker async for page in pages for marker in page]
+
+        return await self._services.persistence.until_answered(read)
+
+    async def _read(self, bucket: Bucket, after: int | None, through: int | None) -> list[DecodedPack]:
+        async def read() -> list[PackRow]:
+            pages = self._services.store.read_packs(bucket, after, through)
+            return [row async for page in pages for row in page]
+
+        rows = await self._services.persistence.until_answered(read)
+        return [(row.position, await self._decode(bucket, row)) for row in rows]
+
+    async def _decode(self, bucket: Bucket, row: PackRow) -> list[Entry]:
+        try:
+            return decode_pack(row.body)
+        except Undecodable:
+            key = f"{bucket.level.value}/{bucket.start}/{bucket.sub}/{row.pack_id.hex()}"
+            letter = DeadLetter(
+                shard_range=self._shard_range,
+                at=self._services.store_clock.now_ms(),
+                occurrence_key=key,
+                reason="undecodable",
+                attempts=1,
+                entry=row.body,
+            )
+            write = partial(self._services.store.write_dead_letter, letter)
+            await self._services.persistence.until_answered(write)
+            self._services.observer.dead_lettered("undecodable", key)
+            return []
