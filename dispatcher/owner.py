@@ -99,17 +99,10 @@ class RangeOwner:
         Raises:
             UnknownFormat: a newer release wrote a pack; give the range back.
         """
-        frontier = await self._services.inserter.read_frontier(self.shard_range)
-        self.committed = frontier.committed
-        self._adopt(frontier)
-        async with asyncio.TaskGroup() as loops:
-            loops.create_task(self._near_loop(frontier.committed))
-            loops.create_task(self._minute_loop(frontier.committed))
-            loops.create_task(self._far_loop(frontier.committed_far))
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        if self._failure is not None:
-            raise self._failure
+        try:
+            await self._run()
+        finally:
+            self.waiting.leave()
 
     def stop(self) -> None:
         """A planned stop: read and publish nothing new; `run` returns once what is under way is finished."""
@@ -123,6 +116,19 @@ class RangeOwner:
             await self._write({"committed": committed})
 
     # Loops
+
+    async def _run(self) -> None:
+        frontier = await self._services.inserter.read_frontier(self.shard_range)
+        self.committed = frontier.committed
+        self._adopt(frontier)
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._near_loop(frontier.committed))
+            loops.create_task(self._minute_loop(frontier.committed))
+            loops.create_task(self._far_loop(frontier.committed_far))
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._failure is not None:
+            raise self._failure
 
     async def _near_loop(self, read_to: int) -> None:
         markers_read_to = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms

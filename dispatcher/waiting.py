@@ -181,6 +181,11 @@ class Waiting:
             del self._items[schedule_id]
         self._open_positions[item.lowest] -= 1
 
+    def leave(self) -> None:
+        """The range is served by another now: what is still here weighs no longer on the ranges that stay."""
+        self._load.size_bytes -= sum(item.size_bytes for items in self._items.values() for item in items)
+        self._load = Load()
+
     def take_due(self, through: int) -> list[Item]:
         """Everything that counts and is due by then, in order of due; the items are DISPATCHING from here on."""
         due: list[Item] = []
