@@ -6,6 +6,7 @@ which instant it means. Every refusal is an InvalidSchedule with the field, the 
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -85,9 +86,12 @@ class NewSchedule:
         start, until = instant_of("start", self.start), instant_of("until", self.until)
         if start is not None and until is not None and start > until:
             raise InvalidSchedule("until", self.until, "lies before start")
-        header_pairs(self.headers)
-        names_of("tags", self.tags)
-        names_of("exclude", self.exclude or ())
+        if not isinstance(self.paused, bool):
+            raise InvalidSchedule("paused", self.paused, "must be True or False")
+        # Copies: a generator can be read only once, and what the caller does to a collection later is not meant here.
+        object.__setattr__(self, "headers", dict(header_pairs(self.headers)))
+        object.__setattr__(self, "tags", names_of("tags", self.tags))
+        object.__setattr__(self, "exclude", names_of("exclude", () if self.exclude is None else self.exclude))
 
     def spec(self, created_at: int) -> Spec:
         """What is stored, for a schedule created then (ms UTC).
@@ -110,7 +114,7 @@ class NewSchedule:
             catch_up=self.catch_up,
             max_catch_up=self.max_catch_up,
             expires_after_ms=None if self.expires_after is None else _milliseconds(self.expires_after),
-            exclude=tuple(sorted(names_of("exclude", self.exclude or ()))),
+            exclude=tuple(sorted(self.exclude or ())),
             content_type=self.content_type,
             headers=header_pairs(self.headers),
             partition_key=self.partition_key,
@@ -215,10 +219,11 @@ def names_of(field: str, names: Any) -> frozenset[str]:
     """A set of short names, tags or calendars."""
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
         raise InvalidSchedule(field, names, "must be a collection of texts")
-    found = frozenset(names)
-    for name in found:
+    listed = list(itertools.islice(names, 65))
+    for name in listed:
         _check_text(field, name, length_max=128)
-    if len(found) > 64:
+    found = frozenset(listed)
+    if len(listed) > 64:
         raise InvalidSchedule(field, None, "holds more than 64 names")
     return found
 
