@@ -14,7 +14,6 @@ from simulation.traps import Trap
 from tocsin.producer.audit import insert_next
 from tocsin.producer.results import Change, ChangeOutcome, Schedule
 from tocsin.producer.scheduler import AsyncScheduler
-from tocsin.producer.wishes import Patch, Update
 from tocsin.schema.errors import OutcomeUnknown, StoreTimeout, StoreUnavailable, TocsinError
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.recurrence import AnyRecurrence, Cron, Every, Once
@@ -146,14 +145,8 @@ async def _operate(scheduler: AsyncScheduler, call: Call) -> Schedule | Change:
         return await scheduler.create(schedule_id, recurrence_of(wanted), topic=wanted.topic, **_fields(wanted))
     if call.operation == "update":
         assert wanted is not None
-        spec = {
-            "recurrence": recurrence_of(wanted).resolve(schedule_id, EPOCH_MS),
-            "topic": wanted.topic,
-            "jitter_ms": wanted.jitter_ms,
-            "catch_up": wanted.catch_up,
-        }
-        patch = Patch(spec, payload=wanted.payload.encode())
-        return await scheduler._change(schedule_id, Update(schedule_id, patch, grace_ms=TIMING.misfire_grace_ms))
+        changes = {"recurrence": recurrence_of(wanted), "topic": wanted.topic, **_fields(wanted)}
+        return await scheduler.update(schedule_id, **changes)
     operation = {"pause": scheduler.pause, "resume": scheduler.resume, "cancel": scheduler.cancel}[call.operation]
     return await operation(schedule_id)
 

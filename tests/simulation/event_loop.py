@@ -50,6 +50,9 @@ class Process:
         return self.name
 
 
+#: Callbacks of the world belong to no process.
+WORLD = Context()
+
 _current: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
@@ -134,11 +137,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (round(when * 1_000_000), next(self._sequence), handle))
         return handle
 
-    def call_in_ms(
-        self, delay_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """`call_later` in the unit of the simulation."""
-        return self.call_at((self.now_us + delay_ms * 1_000) / 1_000_000, callback, *args, context=context)
+    def call_in_ms(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> None:
+        """Run something of the world's after a while, whoever asks for it and whatever becomes of them."""
+        self.call_at((self.now_us + delay_ms * 1_000) / 1_000_000, callback, *args, context=WORLD)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
@@ -182,6 +183,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context = copy_context()
         context.run(_current.set, process)
         return self.create_task(coroutine, name=process.name, context=context)
+
+    def run_in(self, process: Process, callback: Callable[[], object]) -> None:
+        """Run something as code of this process; never, if it is dead."""
+        context = copy_context()
+        context.run(_current.set, process)
+        self.call_soon(callback, context=context)
 
     def pause(self, process: Process) -> None:
         """SIGSTOP."""

@@ -10,6 +10,7 @@ from simulation.network import NetworkFaults
 from simulation.scenario import (
     ACT_MS,
     FAULTS_MS,
+    QUIET_MS,
     Audit,
     BrokerAway,
     Call,
@@ -107,7 +108,9 @@ def _clocks(random: Random, hosts: int) -> list[Event]:
         step = random.choice((-60_000, -700, 700, 30_000))
         return [HostClockStep(at_ms=start, duration_ms=duration, host=random.randrange(hosts), step_ms=step)]
     step = random.choice((-8_000, -1_500, -600, 600, 1_500, 6_000, 25_000))
-    return [StoreClockStep(at_ms=start, duration_ms=duration, step_ms=step, hosts=random.random() < 0.7)]
+    # After a step back sealed heals in twice its length, and has to be done with it when all is to be quiet.
+    start = min(start, QUIET_MS - 10_000 - 2 * abs(step) - duration)
+    return [StoreClockStep(at_ms=max(start, 5_000), duration_ms=duration, step_ms=step, hosts=random.random() < 0.7)]
 
 
 def _hosts(random: Random, hosts: int) -> list[Event]:

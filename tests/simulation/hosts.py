@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 from simulation.event_loop import Process
 from simulation.scenario import FAULTS_MS, TIMING
 from simulation.traps import Trap
-from tocsin.dispatcher.fleet import Dispatcher
-from tocsin.dispatcher.lately import Lately
-from tocsin.dispatcher.services import Services
-from tocsin.dispatcher.topics import Topics
-from tocsin.producer.frontiers import Frontiers
-from tocsin.producer.insert import Inserter
-from tocsin.producer.persistence import Persistence
-from tocsin.schema.clock import StoreClock
+from tocsin.dispatcher.fleet import Dispatcher, make_dispatcher
 from tocsin.schema.entries import Entry
 
 if TYPE_CHECKING:
@@ -91,35 +84,17 @@ class Host:
 
     def _assembled(self, dispatcher_id: str) -> Dispatcher:
         """A dispatcher as its command assembles it, with the world's store, clock, publisher and ids."""
-        world, clock = self._world, self._clock
-        store = world.store()
-        store_clock = StoreClock(store, clock, skew_ms_max=TIMING.skew_ms_max)
-        frontiers = Frontiers(store, clock, TIMING)
-        inserter = Inserter(
-            store,
-            world.levels,
-            store_clock=store_clock,
-            clock=clock,
-            frontiers=frontiers,
-            new_id=world.new_id,
-            marks_late=True,
-        )
-        services = Services(
+        world = self._world
+        return make_dispatcher(
+            world.store(),
+            world.settings,
+            world.publisher(),
             dispatcher_id=dispatcher_id,
-            store=store,
-            levels=world.levels,
-            timing=TIMING,
-            clock=clock,
-            store_clock=store_clock,
-            frontiers=frontiers,
-            inserter=inserter,
-            persistence=Persistence(clock, TIMING),
-            publisher=world.publisher(),
-            lately=Lately(TIMING.memory_ms),
-            topics=Topics(TIMING),
             observer=Watcher(world, dispatcher_id),
+            timing=TIMING,
+            clock=self._clock,
+            new_id=world.new_id,
         )
-        return Dispatcher(services, new_token=world.new_id)
 
     def lay(self, trap: Trap) -> None:
         """A trap for whichever dispatcher runs here now."""
@@ -137,7 +112,7 @@ class Host:
         self._stay_down(down_ms)
         if self._process is not None and self._dispatcher is not None:
             self._world.history.note(f"{self._process} is stopped as planned")
-            self._world.loop.spawn(self._process, _stop(self._dispatcher))
+            self._world.loop.run_in(self._process, self._dispatcher.stop)
 
     def step(self, step_ms: float) -> None:
         """The wall clock steps."""
@@ -155,7 +130,3 @@ class Host:
     def _restart(self) -> None:
         wait_ms = max(RESTART_MS, self._down_until_ms - self._world.loop.now_ms)
         self._world.after(wait_ms, self.start)
-
-
-async def _stop(dispatcher: Dispatcher) -> None:
-    dispatcher.stop()

@@ -14,11 +14,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from simulation.event_loop import WORLD
+
 A = TypeVar("A")
 N = TypeVar("N", bound="Node")
-
-#: Callbacks of the world belong to no process.
-WORLD = Context()
 
 
 class Node(Protocol):

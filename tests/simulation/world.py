@@ -41,6 +41,8 @@ from tocsin.schema.store import Settings
 SHARD_RANGES = 2
 #: From the second layout on, minutes are split once more, in the middle of the run.
 LAYOUTS = (Layout(0, 4), Layout(EPOCH_MS + 50_000, 8))
+#: Within this every dispatcher has read the store's clock again, lost answers included.
+REREAD_MS = 4_000
 LEVELS = Levels(TIMING, SHARD_RANGES, LAYOUTS)
 
 
@@ -51,6 +53,7 @@ class World:
         self.scenario = scenario
         self.loop = loop
         self.levels = LEVELS
+        self.settings = Settings(genesis=EPOCH_MS - 1_000, shard_ranges=SHARD_RANGES, layouts=LAYOUTS)
         self.random = Random(scenario.seed)
         self.history = History(self.true_ms, LEVELS.shard_range)
         self.traps = Traps(loop, self.history.note)
@@ -59,17 +62,17 @@ class World:
         self.clients = Clients(self)
         self.hosts = [Host(self, number) for number in range(scenario.hosts)]
         self.failures: list[str] = []
-        self._shown_before_ms = 0.0
+        #: Until when a reading from before a step may still be carried on, and what was added then.
+        self._steps: list[tuple[float, float]] = []
 
     def true_ms(self) -> float:
         return EPOCH_MS + self.loop.now_ms
 
     async def run(self) -> None:
         """Live through the scenario."""
-        settings = Settings(genesis=EPOCH_MS - 1_000, shard_ranges=SHARD_RANGES, layouts=LAYOUTS)
         for replica, skew_ms in zip(self.cluster.replicas, self.scenario.skews_ms, strict=True):
             replica.skew_ms = skew_ms
-        await self.store().initialise(settings)
+        await self.store().initialise(self.settings)
         self.cluster.network.faults = self.scenario.network
         self.broker.slow = self.scenario.broker_slow
         if self.scenario.network != NetworkFaults() or self.broker.slow:
@@ -172,15 +175,16 @@ class World:
         self.history.disturbances.append(Disturbance(now, now + duration_ms, what.split()[0], whom))
 
     def _step(self, step_ms: float, hosts: list[Host], *, on: bool) -> None:
-        self._shown_before_ms = self._shown_ms()
+        self._steps.append((self.loop.now_ms + REREAD_MS, self.cluster.step_ms))
         self.cluster.step_ms = step_ms if on else 0
         for host in hosts:
             host.step(self.cluster.step_ms)
 
     def _shown_ms(self) -> float:
-        """The highest time the store has shown, by the median of its nodes."""
-        now = median(self.true_ms() + replica.skew_ms + self.cluster.step_ms for replica in self.cluster.replicas)
-        return max(now, self._shown_before_ms)
+        """The highest time the store has shown, by the median of its nodes, carried on until all have read it again."""
+        readings = [self.true_ms() + replica.skew_ms for replica in self.cluster.replicas]
+        steps = [step_ms for until_ms, step_ms in self._steps if until_ms >= self.loop.now_ms]
+        return median(readings) + max([self.cluster.step_ms, *steps])
 
     def _calm(self) -> None:
         """Faults end here; what was lost or late may still arrive for a while."""
