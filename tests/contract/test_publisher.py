@@ -7,12 +7,11 @@ import gc
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from tocsin.deploy.stack import LocalStack
 from tocsin.dispatcher.partitioning import partition_hash
@@ -87,18 +86,22 @@ async def publisher(publisher_with: OpenPublisher) -> KafkaPublisher:
 
 
 @pytest.fixture
-def admin(broker: Broker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.servers})
+def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    admin = KafkaAdminClient(bootstrap_servers=broker.servers)
+    yield admin
+    admin.close()
 
 
-def create_topic(admin: AdminClient, name: str | None = None, **config: str) -> str:
+def create_topic(admin: KafkaAdminClient, name: str | None = None, **configs: str) -> str:
+    """A topic that the broker already shows to whoever asks."""
     name = name or f"publisher-{uuid.uuid4().hex}"
-    admin.create_topics([NewTopic(name, PARTITION_COUNT, 1, config=config)])[name].result(30)
+    wanted = {"num_partitions": PARTITION_COUNT, "replication_factor": 1, "configs": configs}
+    admin.create_topics({name: wanted}, wait_for_metadata=True)
     return name
 
 
 @pytest.fixture
-def topic(admin: AdminClient) -> str:
+def topic(admin: KafkaAdminClient) -> str:
     return create_topic(admin)
 
 
@@ -174,7 +177,7 @@ async def test_records_of_one_partition_key_keep_their_order_across_batches_unde
 
 
 async def test_outcomes_come_in_the_order_of_their_records_whatever_their_topics(
-    publisher: KafkaPublisher, topic: str, admin: AdminClient
+    publisher: KafkaPublisher, topic: str, admin: KafkaAdminClient
 ) -> None:
     other = create_topic(admin)
     mixed = [record((topic, "no-such-topic", other)[number % 3], f"s{number}") for number in range(300)]
@@ -191,7 +194,7 @@ async def test_a_record_beyond_our_own_limit_is_too_large_and_its_neighbours_arr
 
 
 async def test_a_record_beyond_the_topics_limit_takes_no_neighbour_with_it(
-    publisher: KafkaPublisher, admin: AdminClient, broker: Broker
+    publisher: KafkaPublisher, admin: KafkaAdminClient, broker: Broker
 ) -> None:
     topic = create_topic(admin, **{"max.message.bytes": "20000"})
     records = [record(topic, run=run) for run in range(40)]
@@ -205,7 +208,7 @@ async def test_a_record_beyond_the_topics_limit_takes_no_neighbour_with_it(
 
 
 async def test_an_unknown_topic_is_answered_at_once_and_found_when_it_is_created_later(
-    publisher: KafkaPublisher, admin: AdminClient, broker: Broker
+    publisher: KafkaPublisher, admin: KafkaAdminClient, broker: Broker
 ) -> None:
     name = f"late-{uuid.uuid4().hex}"
     before = time.monotonic()
@@ -222,12 +225,12 @@ async def test_a_name_no_topic_can_have_is_invalid(publisher: KafkaPublisher) ->
 
 
 async def test_a_deleted_topic_is_unknown_and_holds_up_no_other(
-    publisher_with: OpenPublisher, topic: str, admin: AdminClient
+    publisher_with: OpenPublisher, topic: str, admin: KafkaAdminClient
 ) -> None:
     publisher = await publisher_with(request_timeout_ms=2_000, delivery_timeout_ms=8_000)
     other = create_topic(admin)
     assert await publisher.publish([record(topic), record(other)]) == [Outcome.ACKED] * 2
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])
 
     doomed = asyncio.ensure_future(publisher.publish([record(topic, run=run) for run in range(200)]))
     for run in range(20):
