@@ -24,7 +24,7 @@ def application() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback(epilog=_examples("tocsin"))(tocsin)
     for module in _MODULES:

@@ -40,12 +40,17 @@ chosen_file: ContextVar[Path | None] = ContextVar("chosen_file", default=None)
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="URL", help="sqlite:///path.db or cassandra://host1,host2/keyspace; default: configured."
+        "--store",
+        metavar="URL",
+        help="sqlite:///path.db or cassandra://host1,host2/keyspace.",
+        show_default="configured",
     ),
 ]
 SinkOption = Annotated[
     str | None,
-    typer.Option("--sink", metavar="URL", help="kafka://host:9092, stdout: or jsonl:///path; default: configured."),
+    typer.Option(
+        "--sink", metavar="URL", help="kafka://host:9092, stdout: or jsonl:///path.", show_default="configured"
+    ),
 ]
 
 

@@ -45,10 +45,15 @@ def register(app: typer.Typer) -> None:
     app.command()(create)
 
 
+CatchUpOption = Annotated[
+    CatchUp, typer.Option(metavar="HOW", help="What was missed in an outage: latest, all, earliest or skip.")
+]
+
+
 def create(
     schedule_id: Annotated[str, typer.Argument(metavar="ID", help="1 to 255 printable characters.")],
     *,
-    topic: Annotated[str, typer.Option(help="Where its occurrences go.")],
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where its occurrences go.")],
     at: AtOption = None,
     every: EveryOption = None,
     daily: DailyOption = None,
@@ -61,25 +66,25 @@ def create(
     overlap: OverlapOption = Overlap.FIRST,
     dialect: DialectOption = DialectName.UNIX,
     day_match: DayMatchOption = DayMatchName.EITHER,
-    payload: Annotated[str, typer.Option(help="The text itself, @file, or - for standard input.")] = "",
-    content_type: Annotated[str | None, typer.Option(help="The payload's media type.")] = None,
+    payload: Annotated[str, typer.Option(metavar="WHAT", help="Text, @file, or - for standard input.")] = "",
+    content_type: Annotated[str | None, typer.Option(metavar="TYPE", help="The payload's media type.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A header; repeat it for more.")] = None,
     partition_key: Annotated[
-        str | None, typer.Option(help="What decides the partition.", show_default="the id")
+        str | None, typer.Option(metavar="KEY", help="Decides the partition.", show_default="the id")
     ] = None,
-    start: Annotated[str | None, typer.Option(help="No occurrence before it.")] = None,
-    until: Annotated[str | None, typer.Option(help="No occurrence after it.")] = None,
-    max_runs: Annotated[int | None, typer.Option(help="How many occurrences in all.")] = None,
-    jitter: Annotated[str, typer.Option(help="Later by up to this, always the same for an occurrence.")] = "0s",
-    catch_up: Annotated[
-        CatchUp, typer.Option(help="What becomes of occurrences missed in an outage.")
-    ] = CatchUp.LATEST,
-    max_catch_up: Annotated[int, typer.Option(help="At most so many under --catch-up all.")] = 1000,
-    expires_after: Annotated[str | None, typer.Option(help="Later than this is never dispatched.")] = None,
-    tenant: Annotated[str, typer.Option(help="Whose it is.")] = "default",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeat it for more.")] = None,
-    definition: Annotated[str | None, typer.Option(help="Which definition of the job it is for.")] = None,
-    note: Annotated[str, typer.Option(help="Why it exists.")] = "",
+    start: Annotated[str | None, typer.Option(metavar="T", help="No occurrence before it.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="T", help="No occurrence after it.")] = None,
+    max_runs: Annotated[int | None, typer.Option(metavar="N", help="How many occurrences in all.")] = None,
+    jitter: Annotated[str, typer.Option(metavar="TIME", help="Later by up to this.")] = "0s",
+    catch_up: CatchUpOption = CatchUp.LATEST,
+    max_catch_up: Annotated[int, typer.Option(metavar="N", help="At most so many under all.")] = 1000,
+    expires_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Later than this is never dispatched.")
+    ] = None,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose it is.")] = "default",
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag; repeat it for more.")] = None,
+    definition: Annotated[str | None, typer.Option(metavar="NAME", help="The definition of the job.")] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why it exists.")] = "",
     paused: Annotated[bool, typer.Option("--paused", help="Created, but resumed later.")] = False,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,

@@ -53,18 +53,19 @@ def demo(
     """
     screen = Screen()
     directory = Path(tempfile.mkdtemp(prefix="tocsin-demo-"))
-    holds = False
     try:
         verdict = asyncio.run(Demo(Place(directory), screen, timedelta(seconds=seconds)).run())
-        holds = verdict.holds
-        screen.verdict(verdict)
-    finally:
-        if holds:
-            shutil.rmtree(directory)
-        else:
-            screen.kept(directory)
-    if not holds:
+    except KeyboardInterrupt:
+        shutil.rmtree(directory)
+        raise
+    except Exception:
+        screen.kept(directory)
+        raise
+    screen.verdict(verdict)
+    if not verdict.holds:
+        screen.kept(directory)
         raise typer.Exit(1)
+    shutil.rmtree(directory)
 
 
 class Demo:

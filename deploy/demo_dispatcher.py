@@ -72,9 +72,8 @@ class Place:
         """Raise DispatcherEnded where the dispatcher has ended by itself."""
         if dispatcher.returncode is not None:
             words = self.log_path.read_text(errors="backslashreplace").strip().rpartition("\n")[2]
-            raise DispatcherEnded(
-                f"the demo's dispatcher ended by itself ({dispatcher.returncode}): {printable(words)}"
-            )
+            code = dispatcher.returncode
+            raise DispatcherEnded(f"the demo's dispatcher ended by itself with code {code}: {printable(words)}")
 
 
 async def stop(dispatcher: asyncio.subprocess.Process) -> None:

@@ -37,7 +37,7 @@ class Screen:
         """Store and dispatcher are there."""
         self._console.print("[bold]Tocsin[/]: never early, at least once, nothing lost. See for yourself.\n")
         self._console.print(f"An embedded store in {escape(str(directory))},", soft_wrap=True)
-        self._console.print(f"and dispatcher {pid}, a process of its own that writes what it dispatches to a file.")
+        self._console.print(f"and dispatcher {pid}, a process of its own that writes records to a file.")
 
     def created(self, plan: Plan) -> None:
         """Everything is scheduled."""

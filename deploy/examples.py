@@ -35,7 +35,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "cancel": ("tocsin cancel tea", "tocsin cancel tea -o json"),
     "dispatch": (
         "tocsin dispatch --sink stdout:",
-        "tocsin dispatch --store cassandra://c1,c2/tocsin --sink kafka://k1:9092 --processes 2",
+        "tocsin dispatch --sink kafka://k1:9092,k2:9092 --processes 2",
         "tocsin dispatch --metrics 127.0.0.1:9464 --log json",
     ),
     "status": ("tocsin status", "tocsin status --store cassandra://c1,c2/tocsin -o json"),

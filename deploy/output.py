@@ -28,7 +28,7 @@ class Output(enum.StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="A table, or one JSON object a line.", show_default=True)
+    Output, typer.Option("-o", "--output", metavar="FORM", help="table, or json: one object a line.")
 ]
 
 

@@ -1,0 +1,93 @@
+"""What is typed becomes what is meant, and every example in a help can be typed."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from command_line import tocsin
+from typer.main import get_command
+
+from tocsin.deploy.application import application
+from tocsin.deploy.create import read_headers, read_moment, read_payload
+from tocsin.deploy.examples import EXAMPLES
+from tocsin.deploy.output import span
+from tocsin.deploy.recurrence_options import read_duration
+from tocsin.producer.definition import PAYLOAD_BYTES_LIMIT
+from tocsin.schema.errors import InvalidSchedule
+
+NOW = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
+COMMANDS = [name for name in EXAMPLES if name != "tocsin"]
+
+
+def test_every_command_has_examples_and_every_example_a_command() -> None:
+    commands = get_command(application()).commands  # type: ignore[attr-defined]
+
+    assert set(commands) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_is_a_line_that_the_command_accepts(name: str) -> None:
+    commands = get_command(application()).commands  # type: ignore[attr-defined]
+    for example in EXAMPLES[name]:
+        program, command, *arguments = shlex.split(example)
+
+        assert (program, command) == ("tocsin", name)
+        commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_every_help_ends_with_its_examples_and_fits_the_terminal(name: str, columns: int) -> None:
+    answer = tocsin(*([name] if name else []), "--help", columns=columns)
+
+    lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
+    examples = EXAMPLES[name or "tocsin"]
+    assert answer.code == 0
+    assert tuple(lines[-len(examples) :]) == examples
+    assert max(map(len, answer.out.splitlines())) <= columns
+
+
+def test_a_moment_may_be_relative_to_now() -> None:
+    assert read_moment("at", "+1h30m", NOW) == NOW + timedelta(hours=1, minutes=30)
+    assert read_moment("at", "2026-12-24T18:00+01:00", NOW) == datetime(2026, 12, 24, 17, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["2026-12-24T18:00", "+", "+10", "-10m", "tomorrow", ""])
+def test_a_moment_without_zone_or_unit_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSchedule, match="at: "):
+        read_moment("at", text, NOW)
+
+
+def test_a_payload_is_a_text_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_bytes(b'{"a": 1}\x00')
+
+    assert read_payload("hot ☕") == "hot ☕".encode()
+    assert read_payload(f"@{tmp_path / 'm.json'}") == b'{"a": 1}\x00'
+
+
+def test_a_payload_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for text in (f"@{tmp_path}/none", f"@{tmp_path}", "@\x00"):
+        with pytest.raises(InvalidSchedule, match="cannot be read"):
+            read_payload(text)
+
+
+def test_no_more_of_a_payload_is_read_than_any_store_takes() -> None:
+    assert len(read_payload("@/dev/zero")) == PAYLOAD_BYTES_LIMIT + 1
+
+
+def test_headers_are_name_and_value_and_a_value_may_hold_signs() -> None:
+    assert read_headers(["a=b", "query=x=y", "empty="]) == {"a": "b", "query": "x=y", "empty": ""}
+
+
+@pytest.mark.parametrize("texts", [["none"], ["a=1", "a=2"]])
+def test_a_header_without_value_or_twice_is_refused(texts: list[str]) -> None:
+    with pytest.raises(InvalidSchedule):
+        read_headers(texts)
+
+
+@pytest.mark.parametrize("text", ["5s", "1h30m", "500ms", "2d", "1d1h1m1s1ms"])
+def test_durations_are_shown_as_they_are_typed(text: str) -> None:
+    assert span(read_duration("jitter", text)) == text
