@@ -34,6 +34,7 @@ from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.clock import Clock, StoreClock
 from tocsin.schema.entries import Entry, encode_pack, pack
+from tocsin.schema.errors import StoreTimeout
 from tocsin.schema.levels import Bucket, Level, Levels
 from tocsin.schema.schedules import Marker
 from tocsin.schema.store import Frontier, PackRow, Store
@@ -171,6 +172,7 @@ class Inserter:
             frontier = await self.read_frontier(shard_range, deadline=deadline)
             if frontier.sealed_near < position:
                 return Place(Level.NEAR, position, frontier), marker
+            self._require_time(deadline)
             margin_ms = min(2 * margin_ms, self._timing.margin_ms_max)
 
     async def read_frontier(self, shard_range: int, *, deadline: int | None = None) -> Frontier:
@@ -202,6 +204,8 @@ class Inserter:
                     places[index] = Place(level, position, frontier)
                 else:
                     tries.append(_Try(index, entry.marked(), level.below))
+            if tries:
+                self._require_time(deadline)
         return places
 
     async def _write(
@@ -252,6 +256,11 @@ class Inserter:
 
     async def _position_clock(self, shard_range: int, deadline: int | None) -> int:
         return await self._persistence.until_answered(partial(self._frontiers.position_clock, shard_range), deadline)
+
+    def _require_time(self, deadline: int | None) -> None:
+        """A client stops at its deadline even where every call was answered, and every place sealed before."""
+        if deadline is not None and self._clock.monotonic_ms() > deadline:
+            raise StoreTimeout("every place was sealed before the write to it was acknowledged; repeat the call.")
 
     def _first_margin_ms(self) -> int:
         margin_ms = max(self._timing.margin_ms, 4 * self._latency.p99_ms(self._clock.monotonic_ms()))
