@@ -20,7 +20,7 @@ from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Answer, judge_entry
 from tocsin.producer.audit import entry_for
 from tocsin.producer.insert import Placement
-from tocsin.schema.entries import Entry, Kind
+from tocsin.schema.entries import Entry
 from tocsin.schema.schedules import ScheduleRow, decode_spec
 
 #: Entries read from `schedules` and inserted at once.
@@ -43,7 +43,7 @@ async def cascade_day(services: Services, pages: AsyncIterator[Sequence[DecodedP
 
 
 async def _cascade(services: Services, entries: Sequence[Entry], seal: int) -> None:
-    ids = sorted({entry.schedule_id for entry in entries if entry.kind != Kind.TIMER})
+    ids = sorted({entry.schedule_id for entry in entries if entry.has_schedule})
     rows: Mapping[str, ScheduleRow] = {}
     if ids:
         rows = await services.persistence.until_answered(lambda: services.store.read_schedules(ids))
@@ -58,7 +58,7 @@ async def _cascade(services: Services, entries: Sequence[Entry], seal: int) -> N
 
 def _down(services: Services, entry: Entry, row: ScheduleRow | None) -> Entry | None:
     """What a pointer becomes; None: it does not count."""
-    if entry.kind == Kind.TIMER:
+    if not entry.has_schedule:
         return entry
     answer = judge_entry(entry, row).answer
     services.observer.verified(answer.value)

@@ -30,8 +30,9 @@ from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.waiting import Item, Status, Waiting
+from tocsin.producer.extra_runs import backfill_turn, next_turn_due
 from tocsin.producer.insert import Placement
-from tocsin.schema.entries import Entry, encode_pack
+from tocsin.schema.entries import Entry, Kind, encode_pack
 from tocsin.schema.schedules import Spec, decode_spec
 from tocsin.schema.store import DeadLetter
 
@@ -44,11 +45,9 @@ cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
 class Flight:
     """One occurrence on its way out, and the item it belongs to."""
 
-    __slots__ = ("acked", "entry", "item", "publish", "rounds", "skipped", "spec")
+    __slots__ = ("acked", "entry", "follow", "item", "publish", "rounds", "skipped", "spec")
 
-    def __init__(
-        self, item: Item, spec: Spec, entry: Entry, *, publish: bool, skipped: int = 0, rounds: int = 1
-    ) -> None:
+    def __init__(self, item: Item, spec: Spec, entry: Entry, *, publish: bool, skipped: int, rounds: int) -> None:
         self.item = item
         self.spec = spec
         #: The occurrence it stands for: the item's, or a later one of a catch-up.
@@ -57,6 +56,8 @@ class Flight:
         #: Occurrences the catch-up policy passed over before this one.
         self.skipped = skipped
         self.rounds = rounds
+        #: Whether what follows the item is armed once this one is out: the last one of a backfill's turn.
+        self.follow = True
         self.acked = False
 
     def record(self) -> Record:
@@ -99,43 +100,64 @@ class Dispatch:
 
     async def run(self, items: Iterable[Item]) -> None:
         """See a batch of one topic through, from publish to re-arm."""
-        flights = [flight for item in items if (flight := self._prepare(item)) is not None]
+        flights = [flight for item in items for flight in self._prepare(item)]
         rearms: list[tuple[Flight, Placement]] = []
         while flights:
             outcomes = await self._publish(flights)
+            failing = {
+                id(flight.item): flight.item
+                for flight, outcome in zip(flights, outcomes, strict=True)
+                if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}
+            }
             again: list[Flight] = []
-            failing: list[Flight] = []
             for flight, outcome in zip(flights, outcomes, strict=True):
-                if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}:
-                    failing.append(flight)
-                elif outcome is Outcome.ACKED:
+                if outcome is Outcome.ACKED and flight.follow and id(flight.item) not in failing:
                     self._follow(flight, again, rearms)
             if not self._holds():
                 self._abandon(flights)
                 return
             if failing:
-                await self._park(failing)
+                await self._park([flight for flight in flights if id(flight.item) in failing and flight.follow])
             flights = again
         await self._rearm(rearms)
 
+    def finish(self, item: Item) -> None:
+        """There is nothing to publish and nothing to arm: a recall that has met its timer, or has none."""
+        self._finish(item)
+
     # Which occurrence, and whether it goes out
 
-    def _prepare(self, item: Item) -> Flight | None:
+    def _prepare(self, item: Item) -> Sequence[Flight]:
         entry, spec = item.entry, item.spec
         assert spec is not None  # noqa: S101 — decoded when it was released to its topic
         if self._is_ended(item, entry.scheduled_for):
             self._waiting.drop(item)
-            return None
-        if not item.missed:
-            return self._flight(item, spec, entry)
+            return ()
+        if entry.kind == Kind.BACKFILL:
+            return self._backfill(item, spec)
+        if not item.missed or entry.kind != Kind.ARM:
+            return (self._flight(item, spec, entry),)
         chosen = choose(spec, entry.schedule_id, entry.scheduled_for, entry.due, self._horizon(item))
         if chosen.skipped:
             self._services.observer.skipped("missed", chosen.skipped)
         if chosen.scheduled_for != entry.scheduled_for:
             if not self._stand_for(item, chosen.scheduled_for):
-                return None
+                return ()
             entry = msgspec.structs.replace(entry, scheduled_for=chosen.scheduled_for, due=chosen.due)
-        return self._flight(item, spec, entry, counts=chosen.counts, skipped=chosen.skipped)
+        return (self._flight(item, spec, entry, counts=chosen.counts, skipped=chosen.skipped),)
+
+    def _backfill(self, item: Item, spec: Spec) -> Sequence[Flight]:
+        """The occurrences of this turn, with the keys the live ones had."""
+        nominals, _ = backfill_turn(item.entry, spec)
+        flights = [
+            self._flight(item, spec, msgspec.structs.replace(item.entry, scheduled_for=at, due=at, request=""))
+            for at in nominals
+        ]
+        for flight in flights[:-1]:
+            flight.follow = False
+        if not flights:
+            self._finish(item)
+        return flights
 
     def _is_ended(self, item: Item, scheduled_for: int) -> bool:
         entry = item.entry
@@ -144,7 +166,7 @@ class Dispatch:
     def _flight(
         self, item: Item, spec: Spec, entry: Entry, *, counts: bool = True, skipped: int = 0, rounds: int = 1
     ) -> Flight:
-        if counts and spec.expires_after_ms is not None:
+        if counts and spec.expires_after_ms is not None and entry.kind != Kind.BACKFILL:
             counts = self._services.store_clock.now_ms() - entry.due <= spec.expires_after_ms
             if not counts:
                 self._services.observer.skipped("expired", 1)
@@ -250,7 +272,8 @@ class Dispatch:
         placements = []
         for flight in flights:
             flight.item.status = Status.PARKING
-            entry = flight.entry.marked(tries=0)
+            entry = flight.item.entry if flight.entry.kind == Kind.BACKFILL else flight.entry
+            entry = entry.marked(tries=0)
             placements.append(Placement(entry, source=flight.item.source, delay_ms=delay_ms))
         await self._services.inserter.insert(placements)
         self._abandon(flights)
@@ -262,6 +285,9 @@ class Dispatch:
     def _follow(self, flight: Flight, again: list[Flight], rearms: list[tuple[Flight, Placement]]) -> None:
         """Compute what comes after a dispatched or skipped occurrence; the lease is looked at afterwards."""
         item, spec, entry = flight.item, flight.spec, flight.entry
+        if entry.kind != Kind.ARM:
+            self._follow_extra_run(flight, rearms)
+            return
         if not item.missed:
             nominal = spec.next_after(entry.scheduled_for)
         else:
@@ -287,6 +313,18 @@ class Dispatch:
             payload=entry.payload,
         )
         rearms.append((flight, Placement(armed, source=item.source)))
+
+    def _follow_extra_run(self, flight: Flight, rearms: list[tuple[Flight, Placement]]) -> None:
+        """Timers and triggers run once; a backfill has another turn."""
+        item = flight.item
+        if item.entry.kind == Kind.BACKFILL:
+            _, stands_at = backfill_turn(item.entry, flight.spec)
+            if stands_at is not None:
+                due = next_turn_due(item.entry)
+                turn = msgspec.structs.replace(item.entry, scheduled_for=stands_at, due=due, verify=False, tries=0)
+                rearms.append((flight, Placement(turn, source=item.source)))
+                return
+        self._finish(item)
 
     def _goes_round(self, flight: Flight, due: int) -> bool:
         """Whether the next occurrence follows in this batch: it is due already, and nothing holds it."""

@@ -34,7 +34,7 @@ from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Answer, judge_entry, judge_marker
 from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.insert import Placement
-from tocsin.schema.entries import Entry
+from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.errors import ClockSkew, InvalidSchedule
 from tocsin.schema.levels import Level
 from tocsin.schema.schedules import Marker, ScheduleRow
@@ -248,7 +248,11 @@ class RangeOwner:
             self._spawn(self._dispatch.run(batch))
 
     def _make_ready(self, item: Item) -> bool:
-        """Decode the spec and build the record ahead of time; False: nobody can, and only this entry is given up."""
+        """Decode the spec and build the record ahead of time; False: there is nothing to publish."""
+        if item.entry.kind == Kind.RECALL:
+            if item.status is Status.DISPATCHING:
+                self._dispatch.finish(item)
+            return False
         try:
             item.spec = cached_spec(item.entry.spec)
         except (msgspec.MsgspecError, InvalidSchedule):

@@ -14,8 +14,11 @@ import enum
 from typing import NamedTuple
 
 from tocsin.dispatcher.waiting import NO_END
-from tocsin.schema.entries import Entry
+from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.schedules import Marker, ScheduleRow, State
+
+#: What a caller asked for explicitly runs although the rule is paused.
+_RUN_WHILE_PAUSED = frozenset({Kind.TRIGGER, Kind.BACKFILL})
 
 
 class Answer(enum.Enum):
@@ -37,7 +40,7 @@ def judge_entry(entry: Entry, row: ScheduleRow | None) -> Verdict:
     """Whether a marked entry counts."""
     if row is None or row.version < entry.version:
         return Verdict(Answer.UNDECIDED)
-    if row.state is not State.ACTIVE:
+    if row.state is not State.ACTIVE and not (row.state is State.PAUSED and entry.kind in _RUN_WHILE_PAUSED):
         return Verdict(Answer.DROPPED)
     if row.version == entry.version:
         return Verdict(Answer.COUNTS)

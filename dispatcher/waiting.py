@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from tocsin.dispatcher.publisher import Record
-from tocsin.schema.entries import Entry, Kind
+from tocsin.schema.entries import Entry
 from tocsin.schema.schedules import Marker, Spec
 from tocsin.schema.store import PlacedMarker
 
@@ -134,7 +134,7 @@ class Waiting:
         self._open(position)
         self.count += 1
         self._load.size_bytes += item.size_bytes
-        if not entry.verify or entry.kind == Kind.TIMER:
+        if not entry.verify or not entry.has_schedule:
             self.let_count(item)
         return item
 

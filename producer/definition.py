@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, get_args
 
+from tocsin.schema.entries import format_instant
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
 from tocsin.schema.instants import ceil_ms, to_datetime
 from tocsin.schema.recurrence import AnyRecurrence, Once, until_for_max_runs
@@ -167,10 +168,16 @@ def check_occurs(spec: Spec, since: int, now: int, grace_ms: int) -> None:
     """
     recurrence = spec.recurrence
     first = spec.first_from(since)
-    if isinstance(recurrence, Once) and (first is None or first < now - grace_ms):
-        raise InstantInPast("recurrence", recurrence, f"its instant has passed: {recurrence}. Choose a later one.")
+    if isinstance(recurrence, Once):
+        check_not_past("recurrence", recurrence, recurrence.at_ms if first is None else first, now, grace_ms)
     if first is None:
         raise NeverOccurs("recurrence", recurrence, "has no occurrence within start and until")
+
+
+def check_not_past(field: str, value: Any, instant: int, now: int, grace_ms: int) -> None:
+    """Refuse a single instant that lies more than `grace_ms` before now; all ms UTC."""
+    if instant < now - grace_ms:
+        raise InstantInPast(field, value, f"{format_instant(instant)} has passed; choose a later instant")
 
 
 def encoded(spec: Spec) -> bytes:

@@ -70,6 +70,11 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
         """The occurrence key."""
         return occurrence_key(self.schedule_id, self.scheduled_for, self.request)
 
+    @property
+    def has_schedule(self) -> bool:
+        """False for a timer and its recall: there is no row to read or to verify against."""
+        return self.kind not in {Kind.TIMER, Kind.RECALL}
+
     def marked(self, *, tries: int | None = None) -> Entry:
         """The same entry, to be verified before it counts."""
         if self.verify and tries in {None, self.tries}:
@@ -78,7 +83,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     def as_stored(self, level: Level) -> Entry:
         """What a pack of this level holds: on far a pointer, always to be verified; a timer is whole everywhere."""
-        if level is not Level.FAR or self.kind == Kind.TIMER:
+        if level is not Level.FAR or not self.has_schedule:
             return self
         return msgspec.structs.replace(self, verify=True, spec=b"", payload=b"", zone_data=zone_data_version())
 

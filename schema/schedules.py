@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 REPLACED_MAX = 8
 
 
+#: Timers have no versions of their own, and a recall is above them; both lie below every schedule's.
+TIMER_VERSION = 0
+RECALL_VERSION = 1
+
+
 class State(enum.Enum):
     """What a schedule is doing."""
 
@@ -147,5 +152,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     verify: bool
 
     def ends(self, version: int, scheduled_for: int) -> bool:
-        """Whether it ends an occurrence of that version."""
+        """Whether it ends an occurrence of that version; a timer is ended only by its own recall."""
+        if version == TIMER_VERSION:
+            return self.version == RECALL_VERSION and scheduled_for == self.from_ms
         return version < self.version and scheduled_for >= self.from_ms

@@ -1,0 +1,111 @@
+"""Timers: occurrences of no schedule. One write each, and packs of many where many are sent.
+
+A timer is an entry of kind TIMER, put on its level by the insert rule and nothing else: no row in `schedules`, no
+conditional write, nothing to confirm. On far it is whole, for there is no row to read it from. There is nothing to
+verify it against either, so a demoted one counts as it is. The same id and instant twice is one occurrence.
+
+`recall` takes one back. While its minute or day is not sealed, an entry of kind RECALL goes to the very place where the
+timer waits; both are read together, and the higher version wins. Once the place is sealed the timer may be in its
+owner's memory already, so a change marker follows it there, by the same rule and with the same promise as the marker of
+a cancelled schedule. A recall's marker ends that one instant of that one id and no schedule of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tocsin.producer.definition import NewSchedule, check_not_past
+from tocsin.producer.insert import Inserter, Placement
+from tocsin.schema.clock import StoreClock
+from tocsin.schema.entries import Entry, Kind, parse_occurrence_key
+from tocsin.schema.levels import Level, Levels
+from tocsin.schema.recurrence import Once
+from tocsin.schema.schedules import RECALL_VERSION, TIMER_VERSION, Marker, encode_spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTimer:
+    """A timer to send; the arguments of `Scheduler.send_at`.
+
+    Raises:
+        InvalidSchedule: a field has the wrong type or is out of range.
+    """
+
+    timer_id: str
+    topic: str
+    #: When; timezone-aware.
+    at: datetime
+    payload: bytes = b""
+    content_type: str | None = None
+    headers: dict[str, str] | None = None
+    partition_key: str | None = None
+    expires_after: timedelta | None = None
+    tenant: str = "default"
+
+    def entry(self, now: int, grace_ms: int) -> Entry:
+        """The entry it becomes. Raises InstantInPast where it lies more than `grace_ms` before now (ms UTC)."""
+        definition = NewSchedule(
+            schedule_id=self.timer_id,
+            recurrence=Once(self.at),
+            topic=self.topic,
+            payload=self.payload,
+            content_type=self.content_type,
+            headers=self.headers,
+            partition_key=self.partition_key,
+            expires_after=self.expires_after,
+            tenant=self.tenant,
+        )
+        spec = definition.spec(now)
+        assert isinstance(spec.recurrence, Once)  # noqa: S101 — made above
+        at = spec.recurrence.at_ms
+        check_not_past("at", self.at, at, now, grace_ms)
+        return Entry(
+            self.timer_id,
+            at,
+            at,
+            TIMER_VERSION,
+            kind=Kind.TIMER,
+            spec=encode_spec(spec),
+            payload=self.payload,
+        )
+
+
+class Timers:
+    """Sends timers and takes them back."""
+
+    def __init__(self, levels: Levels, inserter: Inserter, store_clock: StoreClock) -> None:
+        self._levels = levels
+        self._timing = levels.timing
+        self._inserter = inserter
+        self._store_clock = store_clock
+
+    async def send(self, entries: Sequence[Entry], *, deadline: int) -> None:
+        """Put timers on their levels, in packs by bucket and sub-partition.
+
+        Raises:
+            StoreTimeout, StoreUnavailable: the deadline passed; some may wait already. Sending the same again is safe.
+        """
+        await self._inserter.insert([Placement(entry) for entry in entries], deadline=deadline)
+
+    async def recall(self, key: str, *, deadline: int) -> bool:
+        """Take a timer back; True: it will not be dispatched. False: it may have been, or may be just now.
+
+        Raises:
+            InvalidSchedule: the key is not that of a timer.
+            StoreTimeout, StoreUnavailable: the deadline passed; recalling it again is safe.
+        """
+        timer_id, at, _ = parse_occurrence_key(key)
+        if self._levels.choose(at, self._store_clock.now_ms()) is not Level.NEAR:
+            recall = Entry(timer_id, at, at, RECALL_VERSION, kind=Kind.RECALL)
+            (place,) = await self._inserter.insert([Placement(recall)], deadline=deadline)
+            if place is not None and place.level is not Level.NEAR:
+                return True
+
+        def marker_at(position: int) -> Marker:
+            until = max(at, position) + self._timing.marker_slack_ms
+            return Marker(schedule_id=timer_id, version=RECALL_VERSION, from_ms=at, until_ms=until, verify=False)
+
+        place, _ = await self._inserter.insert_marker(self._levels.shard_range(timer_id), marker_at, deadline=deadline)
+        return at >= place.position
