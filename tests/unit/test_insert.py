@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from unit.manual_clock import START_MS
 from unit.scripted_store import World, a_world
 
