@@ -272,8 +272,9 @@ class Dispatch:
         placements = []
         for flight in flights:
             flight.item.status = Status.PARKING
-            entry = flight.item.entry if flight.entry.kind == Kind.BACKFILL else flight.entry
-            entry = entry.marked(tries=0)
+            # Of a row of missed ones the head, not the one chosen of it: the next try chooses, and counts, anew.
+            whole = flight.rounds == 1 or flight.entry.kind == Kind.BACKFILL
+            entry = (flight.item.entry if whole else flight.entry).marked(tries=0)
             placements.append(Placement(entry, source=flight.item.source, delay_ms=delay_ms))
         await self._services.inserter.insert(placements)
         self._abandon(flights)
@@ -360,7 +361,8 @@ class Dispatch:
         for flight in flights:
             last = flight.entry.scheduled_for
             for scheduled_for in (flight.item.entry.scheduled_for, *flight.item.also):
-                if scheduled_for < last or (flight.acked and scheduled_for == last):
+                earlier = flight.rounds > 1 and scheduled_for < last
+                if earlier or (flight.acked and scheduled_for == last):
                     self._services.lately.published(identity(flight.item.entry, scheduled_for), now)
 
 
