@@ -28,6 +28,12 @@ settings.register_profile("tocsin", deadline=None)
 settings.load_profile("tocsin")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the simulation stand here, since pytest takes them from its outermost conftest only."""
+    parser.addoption("--seeds", type=int, default=300, help="how many seeds the simulation runs")
+    parser.addoption("--seed", type=int, default=None, help="the one seed the simulation runs, shrunk where it fails")
+
+
 @pytest.fixture(scope="session")
 def run_folder() -> Iterator[Path]:
     """A folder of this run, and an end to what crashed runs left: theirs are the folders that nobody holds."""

@@ -30,6 +30,8 @@ class Violation(NamedTuple):
     checker: str
     schedule_id: str
     text: str
+    #: Where in the trace to look, true time.
+    at_ms: float
 
 
 def never_early(history: History) -> Iterator[Violation]:
@@ -37,7 +39,9 @@ def never_early(history: History) -> Iterator[Violation]:
     for delivery in history.deliveries:
         if delivery.store_clock_ms < delivery.due:
             ahead = delivery.due - delivery.store_clock_ms
-            yield Violation("never early", delivery.schedule_id, f"{_name(delivery)} is {ahead:.3f} ms early")
+            yield Violation(
+                "never early", delivery.schedule_id, f"{_name(delivery)} is {ahead:.3f} ms early", delivery.at_ms
+            )
 
 
 def only_what_took_effect(history: History) -> Iterator[Violation]:
@@ -46,11 +50,17 @@ def only_what_took_effect(history: History) -> Iterator[Violation]:
     for delivery in history.deliveries:
         version = lives.version(delivery.schedule_id, delivery.version)
         if version is None or version.applied_ms > delivery.at_ms:
-            yield Violation("never committed", delivery.schedule_id, f"{_name(delivery)} of no version in effect")
+            yield Violation(
+                "never committed", delivery.schedule_id, f"{_name(delivery)} of no version in effect", delivery.at_ms
+            )
         elif delivery.scheduled_for not in {version.spec.first_from(delivery.scheduled_for)}:
-            yield Violation("not nominal", delivery.schedule_id, f"{_name(delivery)} is no nominal time of it")
+            yield Violation(
+                "not nominal", delivery.schedule_id, f"{_name(delivery)} is no nominal time of it", delivery.at_ms
+            )
         elif delivery.due != version.due_of(delivery.scheduled_for):
-            yield Violation("wrong due", delivery.schedule_id, f"{_name(delivery)} has due {delivery.due}")
+            yield Violation(
+                "wrong due", delivery.schedule_id, f"{_name(delivery)} has due {delivery.due}", delivery.at_ms
+            )
 
 
 def nothing_lost(history: History) -> Iterator[Violation]:
@@ -71,8 +81,10 @@ def nothing_lost(history: History) -> Iterator[Violation]:
             if missing:
                 kind = "lost" if version.promise else "half-made change not healed"
                 first = occurrence_key(schedule_id, missing[0])
-                text = f"v{version.row.version}: {len(missing)} missing, the first {first}; {version.spec.catch_up.value}"
-                yield Violation(kind, schedule_id, text)
+                text = (
+                    f"v{version.row.version}: {len(missing)} missing, the first {first}; {version.spec.catch_up.value}"
+                )
+                yield Violation(kind, schedule_id, text, version.due_of(missing[0]))
 
 
 def _replaced_before_a_promise(version: Version) -> bool:
@@ -103,21 +115,27 @@ def _excused(history: History, version: Version, arrived: list[Delivery]) -> set
     if policy is CatchUp.ALL or version.once:
         return set()
     owned = list(version.nominal_times(int(history.end_ms)))
+    if policy is CatchUp.SKIP:
+        return {nominal for nominal in owned if _could_be_missed(history, version.due_of(nominal))}
     index = {nominal: number for number, nominal in enumerate(owned)}
-    grace = TIMING.misfire_grace_ms
     excused: set[int] = set()
     for delivery in arrived:
         place = index.get(delivery.scheduled_for)
         if place is None:
             continue
         if policy is CatchUp.LATEST:
-            skipped = owned[max(0, place - delivery.missed) : place]
-            excused.update(nominal for nominal in skipped if delivery.at_ms - version.due_of(skipped[0]) > grace)
-        elif policy is CatchUp.EARLIEST and delivery.at_ms - delivery.due > grace:
-            excused.update(_until(version, owned[place + 1 :], delivery.at_ms + IN_FLIGHT_MS))
-    if policy is CatchUp.SKIP:
-        excused = {nominal for nominal in owned if _could_be_missed(history, version.due_of(nominal))}
+            # A chain that meets the entry of an audit or a repeated call ends there, and its count with it.
+            counted = place if version.row.schedule_id in history.doubled else delivery.missed
+            skipped = owned[max(0, place - counted) : place]
+            if skipped and _was_missed(version, skipped[0], delivery):
+                excused.update(skipped)
+        elif delivery.store_clock_ms - delivery.due > TIMING.misfire_grace_ms:
+            excused.update(_until(version, owned[place + 1 :], delivery.store_clock_ms + IN_FLIGHT_MS))
     return excused
+
+
+def _was_missed(version: Version, nominal: int, delivery: Delivery) -> bool:
+    return delivery.store_clock_ms - version.due_of(nominal) > TIMING.misfire_grace_ms
 
 
 def _until(version: Version, nominals: list[int], instant: float) -> Iterator[int]:
@@ -153,9 +171,16 @@ def prevented_is_prevented(history: History) -> Iterator[Violation]:
             if delivery.at_ms <= promise.at_ms:
                 continue
             if promise.prevented and position is not None and delivery.due >= position:
-                yield Violation("dispatched after prevented", promise.schedule_id, f"{_name(delivery)}: {promise}")
+                yield Violation(
+                    "dispatched after prevented", promise.schedule_id, f"{_name(delivery)}: {promise}", delivery.at_ms
+                )
             elif delivery.at_ms > promise.at_ms + IN_FLIGHT_MS and not _held_up(history, promise.at_ms, delivery.at_ms):
-                yield Violation("old version long after the answer", promise.schedule_id, f"{_name(delivery)}: {promise}")
+                yield Violation(
+                    "old version long after the answer",
+                    promise.schedule_id,
+                    f"{_name(delivery)}: {promise}",
+                    delivery.at_ms,
+                )
 
 
 def _confirms(marker: object, promise: object) -> bool:
@@ -185,7 +210,7 @@ def ended_stays_ended(history: History) -> Iterator[Violation]:
         end = current.row.end_of(delivery.version)
         if not (is_active(current) and end is not None and delivery.scheduled_for < end):
             text = f"{_name(delivery)} at {delivery.at_ms:.0f}, current is v{current.row.version} {current.row.state.value}"
-            yield Violation("ended chain goes on", delivery.schedule_id, text)
+            yield Violation("ended chain goes on", delivery.schedule_id, text, delivery.at_ms)
 
 
 def on_time_when_quiet(history: History) -> Iterator[Violation]:
@@ -193,7 +218,9 @@ def on_time_when_quiet(history: History) -> Iterator[Violation]:
     for delivery in history.deliveries:
         if delivery.due > history.quiet_ms and delivery.at_ms - delivery.due > LATE_MS:
             late = delivery.at_ms - delivery.due
-            yield Violation("late in quiet", delivery.schedule_id, f"{_name(delivery)} is {late:.0f} ms late")
+            yield Violation(
+                "late in quiet", delivery.schedule_id, f"{_name(delivery)} is {late:.0f} ms late", delivery.due
+            )
 
 
 def repeats_have_a_reason(history: History) -> Iterator[Violation]:
@@ -205,8 +232,10 @@ def repeats_have_a_reason(history: History) -> Iterator[Violation]:
         for first, second in zip(group, group[1:], strict=False):
             reason = _unexplained(history, first, second)
             if reason:
-                text = f"{_name(first)} at {first.at_ms:.0f} by {first.process}, at {second.at_ms:.0f} by {second.process}"
-                yield Violation(f"repeated: {reason}", first.schedule_id, text)
+                text = (
+                    f"{_name(first)} at {first.at_ms:.0f} by {first.process}, at {second.at_ms:.0f} by {second.process}"
+                )
+                yield Violation(f"repeated: {reason}", first.schedule_id, text, second.at_ms)
 
 
 def _unexplained(history: History, first: Delivery, second: Delivery) -> str | None:

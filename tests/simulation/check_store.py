@@ -21,12 +21,16 @@ def one_armed_each(history: History) -> Iterator[Violation]:
             continue
         row = version.row
         last = max((d.scheduled_for for d in lives.arrived(row.schedule_id)), default=row.since - 1)
-        armed = {e.scheduled_for for e, _ in waiting[row.schedule_id] if e.version == row.version and e.scheduled_for > last}
+        armed = {
+            e.scheduled_for for e, _ in waiting[row.schedule_id] if e.version == row.version and e.scheduled_for > last
+        }
         if len(armed) == 1 or (not armed and _just_dispatched(history, lives.arrived(row.schedule_id))):
             continue
         if armed or version.spec.next_after(max(last, int(history.end_ms) - IN_FLIGHT_MS)) is not None:
             word = "several armed" if armed else "none armed"
-            yield Violation(word, row.schedule_id, f"v{row.version}, last {last}: {sorted(armed)}")
+            yield Violation(
+                word, row.schedule_id, f"v{row.version}, last {last}: {sorted(armed)}", max(last, row.since)
+            )
 
 
 def _just_dispatched(history: History, arrived: object) -> bool:
@@ -45,7 +49,12 @@ def no_chain_of_an_old_version(history: History) -> Iterator[Violation]:
                 continue
             ended = any(m.ends(entry.version, entry.scheduled_for) and m.until_ms >= entry.due for m in markers)
             if not ended:
-                yield Violation("old chain armed", row.schedule_id, f"{entry.key} v{entry.version}, now v{row.version}")
+                yield Violation(
+                    "old chain armed",
+                    row.schedule_id,
+                    f"{entry.key} v{entry.version}, now v{row.version}",
+                    pack.begun_ms,
+                )
 
 
 def _waiting(history: History) -> defaultdict[str, list[tuple[Entry, Pack]]]:
@@ -76,7 +85,7 @@ def committed_tells_the_truth(history: History, levels: Levels) -> Iterator[Viol
             if not _settled(history, lives, entry, position, passed, copies[entry.schedule_id, entry.scheduled_for]):
                 mark = " to be verified" if entry.verify else ""
                 text = f"{entry.key} v{entry.version}{mark} at {pack.bucket.level.value} {position}, committed at {passed:.0f}"
-                yield Violation("committed passes an entry", entry.schedule_id, text)
+                yield Violation("committed passes an entry", entry.schedule_id, text, passed)
 
 
 def _passed_at(history: History, pack: Pack, levels: Levels) -> float | None:
@@ -116,7 +125,9 @@ def _in_force(version: Version, entry: Entry, at_ms: float) -> bool:
         return False
     for later in version.later:
         end = later.row.end_of(entry.version)
-        if later.at_ms <= at_ms and (not later.row.state.value == "active" or end is None or entry.scheduled_for >= end):
+        if later.at_ms <= at_ms and (
+            not later.row.state.value == "active" or end is None or entry.scheduled_for >= end
+        ):
             return False
     return True
 

@@ -68,6 +68,8 @@ class Clients:
     def call(self, call: Call, *, attempt: int = 0) -> None:
         """A process that makes this call; after its death another repeats it, where the scenario says so."""
         process = self._process(f"{call.operation}-{call.schedule_id}" + ("'" * attempt))
+        if attempt:
+            self._world.history.doubled.add(call.schedule_id)
         if attempt == 0 and call.repeat_after_ms is not None:
             delay = call.repeat_after_ms
             again = lambda: self._world.after(delay, lambda: self.call(call, attempt=1))  # noqa: E731 — one line, one use
@@ -95,6 +97,7 @@ class Clients:
                     changes, deadline = await scheduler._ready()
                     row = await changes.read(audit.schedule_id, deadline=deadline)
                     if row is not None:
+                        history.doubled.add(audit.schedule_id)
                         history.note(f"the audit looks at {audit.schedule_id} v{row.version}")
                         await insert_next(changes._inserter, row, scheduler._store_clock.now_ms(), deadline=deadline)
             except (StoreTimeout, StoreUnavailable) as error:
@@ -134,6 +137,7 @@ class Clients:
                 async with self._scheduler(skew_ms) as scheduler:
                     return await _operate(scheduler, call)
             except (OutcomeUnknown, StoreUnavailable, StoreTimeout):
+                self._world.history.doubled.add(call.schedule_id)
                 if tries > REPEATS_MAX:
                     raise
 

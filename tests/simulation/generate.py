@@ -32,7 +32,16 @@ from tocsin.schema.schedules import CatchUp
 
 TOPICS = ("even", "odd", "rare")
 #: The calls of a dispatcher at which traps are laid; empty: any.
-DISPATCHER_CALLS = ("", "write_pack", "write_pack", "publish", "read_frontier", "write_frontier", "read_packs", "read_schedules")
+DISPATCHER_CALLS = (
+    "",
+    "write_pack",
+    "write_pack",
+    "publish",
+    "read_frontier",
+    "write_frontier",
+    "read_packs",
+    "read_schedules",
+)
 CLIENT_CALLS = ("", "", "commit", "write_pack", "write_marker", "read_frontier")
 
 
@@ -117,7 +126,9 @@ def _hosts(random: Random, hosts: int) -> list[Event]:
     faults: list[Event] = []
     for _ in range(random.choice((1, 2, 3, 4, 6))):
         at = random.randint(8_000, FAULTS_MS - 5_000)
-        duration = random.choice((random.randint(50, 2_000), random.randint(2_600, 12_000), random.randint(10_000, 25_000)))
+        duration = random.choice(
+            (random.randint(50, 2_000), random.randint(2_600, 12_000), random.randint(10_000, 25_000))
+        )
         trap = Trap(
             action=random.choice(("pause", "pause", "pause", "kill")),
             call=random.choice(DISPATCHER_CALLS),
@@ -164,11 +175,17 @@ def _life(random: Random, schedule_id: str, *, hot: bool) -> list[Event]:
         operation = random.choice(("update", "update", "update", "pause", "pause", "resume", "resume", "cancel"))
         change = None
         if operation == "update":
-            change = msgspec.structs.replace(wanted, payload=f"edit {number}") if random.random() < 0.3 else _wanted(random, at)
+            change = (
+                msgspec.structs.replace(wanted, payload=f"edit {number}")
+                if random.random() < 0.3
+                else _wanted(random, at)
+            )
             wanted = change
         events.append(_call(random, at, operation, schedule_id, change, hot=hot))
     for _ in range(random.choice((0, 0, 0, 1, 2))):
-        trap = Trap(action="pause", call="write_pack", sent=random.random() < 0.5, duration_ms=random.randint(100, 20_000))
+        trap = Trap(
+            action="pause", call="write_pack", sent=random.random() < 0.5, duration_ms=random.randint(100, 20_000)
+        )
         stalled = (trap,) if random.random() < 0.5 else ()
         events.append(Audit(at_ms=random.randint(20_000, FAULTS_MS), schedule_id=schedule_id, traps=stalled))
     return events
@@ -207,5 +224,7 @@ def _herd(random: Random) -> Herd:
     count = random.randint(8, 30)
     anchor = at // 10_000 * 10_000 + random.choice((10_000, 20_000))
     period = random.choice((10_000, 20_000, 60_000))
-    wanted = Wanted(period_ms=period, anchor_ms=anchor, topic=random.choice(TOPICS), catch_up=random.choice(tuple(CatchUp)))
+    wanted = Wanted(
+        period_ms=period, anchor_ms=anchor, topic=random.choice(TOPICS), catch_up=random.choice(tuple(CatchUp))
+    )
     return Herd(at_ms=at, name="h", count=count, wanted=wanted)

@@ -104,6 +104,8 @@ class History:
     markers: list[tuple[int, int, Marker]] = field(default_factory=list)
     disturbances: list[Disturbance] = field(default_factory=list)
     leases: list[tuple[float, Lease]] = field(default_factory=list)
+    #: Schedules of which an audit or a repeated call may have armed a second entry.
+    doubled: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     notes: list[tuple[float, str]] = field(default_factory=list)
     #: True time at which the last fault had ended, and at which the run ended; ms UTC.
@@ -176,7 +178,9 @@ class History:
     def committed_by(self, shard_range: int, at_ms: float) -> int | None:
         """The highest committed that a majority had acknowledged by then."""
         writes = self.registers.get((shard_range, "committed"), ())
-        known = (write.value for write in writes if write.acknowledged_ms is not None and write.acknowledged_ms <= at_ms)
+        known = (
+            write.value for write in writes if write.acknowledged_ms is not None and write.acknowledged_ms <= at_ms
+        )
         return max(known, default=None)
 
     def sealed_before(self, pack: Pack, end: int) -> bool:

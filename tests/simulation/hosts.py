@@ -69,7 +69,10 @@ class Host:
 
     def start(self) -> None:
         """Start a dispatcher, unless one runs or the host is to stay down."""
-        if self._process is not None or self._world.loop.now_ms < self._down_until_ms:
+        if self._process is not None:
+            return
+        if self._world.loop.now_ms < self._down_until_ms:
+            self._restart()
             return
         self._started += 1
         process = self._process = Process(f"d{self._number}.{self._started}")

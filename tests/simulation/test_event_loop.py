@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+
 from simulation.event_loop import DeadlockError, LivelockError, Process, VirtualLoop, current_process
 
 

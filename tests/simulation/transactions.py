@@ -23,7 +23,14 @@ T = TypeVar("T")
 class Transactions:
     """The rows that are written under a condition."""
 
-    def __init__(self, network: Network, *, timeout_ms: float, applied: Callable[[ScheduleRow], None], leased: Callable[[Lease], None]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        *,
+        timeout_ms: float,
+        applied: Callable[[ScheduleRow], None],
+        leased: Callable[[Lease], None],
+    ) -> None:
         self._network = network
         self._timeout_ms = timeout_ms
         self._applied = applied
@@ -83,7 +90,7 @@ class Transactions:
             self._keep(row)
         return current
 
-    def replace_schedule(self, row: ScheduleRow, expected_version: int) -> ScheduleRow | None | bool:
+    def replace_schedule(self, row: ScheduleRow, expected_version: int) -> ScheduleRow | bool | None:
         """False: there is no row."""
         current = self.schedules.get(row.schedule_id)
         if current is None:

@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One run in numbers, and what it broke."""
 
     seed: int
-    violations: tuple[tuple[str, str, str], ...]
+    violations: tuple[Violation, ...]
     dispatched: int
     changes: int
     faults: int
@@ -45,13 +45,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds of promises broken."""
-        return frozenset(kind for kind, _, _ in self.violations)
+        return frozenset(violation.checker for violation in self.violations)
 
 
 def judge(world: World) -> tuple[Violation, ...]:
     """Every broken promise of a run."""
     found = [violation for checker in CHECKERS for violation in checker(world.history)]
-    return (*found, *(Violation("crashed", "", failure) for failure in world.failures))
+    return (*found, *(Violation("crashed", "", failure, 0) for failure in world.failures))
 
 
 def report_of(scenario: Scenario) -> tuple[Report, History]:
@@ -70,13 +70,20 @@ def report_of(scenario: Scenario) -> tuple[Report, History]:
     return report, history
 
 
-def trace(history: History, violation: Violation, *, lines: int = 120) -> str:
-    """What happened to the schedule of a violation, and every fault and change of owner in between."""
-    wanted = (f"{violation.schedule_id}@", f"{violation.schedule_id} ", f"-{violation.schedule_id}")
-    general = ("fault", "belongs to", "is killed", "is stopped", "goes on", "well again", "stopped as planned")
-    chosen = [
-        f"{at - EPOCH_MS:>10.1f}  {text}"
-        for at, text in history.notes
-        if any(part in text for part in general) or (violation.schedule_id and any(part in text for part in wanted))
-    ]
-    return "\n".join(chosen[:lines])
+#: What a trace shows around the instant of a violation.
+BEFORE_MS, AFTER_MS = 15_000, 10_000
+#: Lines that are told whatever they are about.
+GENERAL = ("fault", "belongs to", "is killed", "is stopped", "goes on", "well again", "stopped as planned")
+
+
+def trace(history: History, violation: Violation) -> str:
+    """What happened to the schedule of a violation: its changes, and everything shortly before and after."""
+    schedule_id = violation.schedule_id
+    told = []
+    for at_ms, text in history.notes:
+        own = bool(schedule_id) and (f"{schedule_id}@" in text or f"{schedule_id} " in text)
+        near = violation.at_ms - BEFORE_MS <= at_ms <= violation.at_ms + AFTER_MS
+        change = own and (f"-{schedule_id}" in text or "becomes" in text)
+        if change or (near and (own or any(part in text for part in GENERAL))):
+            told.append(f"{at_ms - EPOCH_MS:>10.1f}  {text}")
+    return "\n".join(told)

@@ -150,7 +150,9 @@ class World:
         match event:
             case ReplicaDown():
                 replica = self.cluster.replicas[event.replica]
-                self._for_a_while(event.duration_ms, f"replica {event.replica}", lambda on: setattr(replica, "down", on))
+                self._for_a_while(
+                    event.duration_ms, f"replica {event.replica}", lambda on: setattr(replica, "down", on)
+                )
             case BrokerAway():
                 self._for_a_while(event.duration_ms, "broker", lambda on: setattr(self.broker, "away", on))
             case TopicFailing():
@@ -172,7 +174,7 @@ class World:
     def _disturb(self, what: str, duration_ms: float, whom: str) -> None:
         now = self.true_ms()
         self.history.note(f"fault: {what} {whom} for {duration_ms:.0f} ms")
-        self.history.disturbances.append(Disturbance(now, now + duration_ms, what.split()[0], whom))
+        self.history.disturbances.append(Disturbance(now, now + duration_ms, what.split(maxsplit=1)[0], whom))
 
     def _step(self, step_ms: float, hosts: list[Host], *, on: bool) -> None:
         self._steps.append((self.loop.now_ms + REREAD_MS, self.cluster.step_ms))
