@@ -210,9 +210,11 @@ class ConfluentClient:
                 parcel.answer(index, Outcome.INVALID)
 
     def _reporter(self, parcel: Parcel) -> Reporter:
+        answered = parcel.answered
+
         def report(index: int, error: KafkaError | None, _message: Message) -> None:
             if error is None:
-                parcel.answered()
+                answered()
             elif error.name() in _REFUSED_TOGETHER:
                 self._produce(self._lone(), parcel, report_alone, (index,))
             else:

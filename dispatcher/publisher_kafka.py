@@ -42,6 +42,9 @@ VERDICT_TTL_S = 0.5
 LOOK_UPS_MAX = 4
 #: Framing of key, value and headers in a request; clients count it towards the largest record they take.
 FRAMING_BYTES = 16 * 1024
+#: Headers of our own on a record, at most, and what one takes on average.
+ATTRIBUTES_MAX = 13
+ATTRIBUTE_BYTES = 40
 #: Lanes kept; beyond it the idle ones are forgotten, for topic names come from whoever creates schedules.
 LANES_MAX = 10_000
 
@@ -339,8 +342,9 @@ class KafkaPublisher:
 
 
 def size_of(record: Record) -> int:
-    """The bytes a record holds while it is un-acked."""
+    """About the bytes a record holds while it is un-acked; exact where a user's headers may be long."""
+    headers = record.headers
     size_bytes = len(record.key) + len(record.value)
-    for name, value in record.headers:
-        size_bytes += len(name) + len(value)
-    return size_bytes
+    if len(headers) <= ATTRIBUTES_MAX:
+        return size_bytes + len(headers) * ATTRIBUTE_BYTES
+    return size_bytes + sum(len(name) + len(value) for name, value in headers)

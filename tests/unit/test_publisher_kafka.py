@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tocsin.dispatcher.publisher import Outcome, PublisherSettings, Record
-from tocsin.dispatcher.publisher_kafka import KafkaPublisher, LookUpFailed, Parcel, TopicView
+from tocsin.dispatcher.publisher_kafka import KafkaPublisher, LookUpFailed, Parcel, TopicView, size_of
 
 
 class Client:
@@ -259,6 +259,14 @@ async def test_a_topic_without_answers_fills_its_half_of_the_room_and_no_more(
     await client.until_handed_over(3)
     client.parcels[2].answer_all(Outcome.ACKED)
     assert await stuck == [Outcome.ACKED] * 80
+
+
+def test_a_users_long_header_counts_towards_the_bound_on_bytes() -> None:
+    own = [(f"ce_{number}", b"1") for number in range(13)]
+    small = Record("tea", b"k", b"v" * 100, own, b"k")
+    large = Record("tea", b"k", b"v" * 100, [*own, ("notes", b"x" * 5_000)], b"k")
+    assert size_of(small) >= 100
+    assert size_of(large) >= 5_100
 
 
 async def test_closing_gives_up_what_is_not_answered_in_time(publisher: KafkaPublisher, client: Client) -> None:
