@@ -29,7 +29,7 @@ from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.pages import Pages
 from tocsin.schema.schedules import Marker, ScheduleRow
 from tocsin.schema.sqlite_file import Source
-from tocsin.schema.sqlite_thread import ConnectionThread
+from tocsin.schema.sqlite_thread import LOCK_POLL_MS, ConnectionThread
 from tocsin.schema.store import (
     REGISTERS,
     DeadLetter,
@@ -282,7 +282,11 @@ class SqliteStore:
 
     async def _start_writer(self, *, create: bool) -> ConnectionThread:
         if self._writer is None:
-            self._writer = ConnectionThread("tocsin-sqlite-writer", lambda: self._source.connect(create=create))
+            self._writer = ConnectionThread(
+                "tocsin-sqlite-writer",
+                lambda: self._source.connect_writer(create=create),
+                lock_polls_max=max(1, self._source.busy_ms // LOCK_POLL_MS),
+            )
             await self._writer.start()
         return self._writer
 

@@ -11,6 +11,7 @@ import msgspec
 from tocsin.schema import sqlite_tables as sql
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreUnavailable
 from tocsin.schema.migrations import pending, require_schema_version
+from tocsin.schema.sqlite_thread import LOCK_POLL_MS
 from tocsin.schema.store import REGISTERS, SCHEMA_VERSION, Settings
 
 
@@ -44,6 +45,12 @@ class Source(NamedTuple):
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
                 raise SettingsError(f"{self.path} is not a SQLite database; choose another file.") from error
             raise StoreUnavailable(f"{self.path}: {error}; nothing was changed.") from error
+        return connection
+
+    def connect_writer(self, *, create: bool) -> sqlite3.Connection:
+        """A connection whose transactions are begun in a loop, see `sqlite_thread`."""
+        connection = self.connect(create=create)
+        connection.execute(f"PRAGMA busy_timeout = {LOCK_POLL_MS}")
         return connection
 
     def connect_reader(self) -> sqlite3.Connection:

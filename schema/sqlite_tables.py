@@ -7,7 +7,8 @@ heartbeat by `expires_at`; the writer purges a bounded number of them now and th
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from tocsin.schema.levels import Level
 from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.migrations import Migration
-from tocsin.schema.schedules import Marker, ScheduleRow, State
+from tocsin.schema.schedules import Calendar, Marker, ScheduleRow, State
 from tocsin.schema.store import DeadLetter, Heartbeat, Lease, PlacedMarker
 
 #: Raised to 3.37 by STRICT.
@@ -74,10 +75,44 @@ _CREATE_TABLES = (
         spec TEXT NOT NULL,
         payload BLOB NOT NULL,
         tenant TEXT NOT NULL,
+        topic TEXT NOT NULL,
         tags TEXT NOT NULL,
         created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL,
         note TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX IF NOT EXISTS schedules_by_tenant ON schedules (tenant, schedule_id)",
+    "CREATE INDEX IF NOT EXISTS schedules_by_topic ON schedules (topic, schedule_id)",
+    "CREATE INDEX IF NOT EXISTS schedules_by_state ON schedules (state, schedule_id)",
+    """
+    CREATE TABLE IF NOT EXISTS schedule_tags (
+        tag TEXT NOT NULL,
+        schedule_id TEXT NOT NULL,
+        PRIMARY KEY (tag, schedule_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TRIGGER IF NOT EXISTS tags_of_a_new_schedule AFTER INSERT ON schedules
+    BEGIN
+        INSERT INTO schedule_tags (tag, schedule_id) SELECT value, NEW.schedule_id FROM json_each(NEW.tags);
+    END
+    """,
+    """
+    CREATE TRIGGER IF NOT EXISTS tags_of_a_changed_schedule AFTER UPDATE OF tags ON schedules
+    WHEN NEW.tags <> OLD.tags
+    BEGIN
+        DELETE FROM schedule_tags
+        WHERE schedule_id = OLD.schedule_id AND tag IN (SELECT value FROM json_each(OLD.tags));
+        INSERT INTO schedule_tags (tag, schedule_id) SELECT value, NEW.schedule_id FROM json_each(NEW.tags);
+    END
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS calendars (
+        name TEXT PRIMARY KEY,
+        dates TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        token BLOB NOT NULL
     ) STRICT
     """,
     """
@@ -155,23 +190,37 @@ READ_FRONTIER = """
 """
 
 INSERT_SCHEDULE = """
-    INSERT INTO schedules (schedule_id, version, token, state, since, replaced, until, spec, payload, tenant, tags,
-                           created_at, updated_at, note)
-    VALUES (:schedule_id, :version, :token, :state, :since, :replaced, :until, :spec, :payload, :tenant, :tags,
-            :created_at, :updated_at, :note)
+    INSERT INTO schedules (schedule_id, version, token, state, since, replaced, until, spec, payload, tenant, topic,
+                           tags, created_at, updated_at, note)
+    VALUES (:schedule_id, :version, :token, :state, :since, :replaced, :until, :spec, :payload, :tenant, :topic,
+            :tags, :created_at, :updated_at, :note)
     ON CONFLICT DO NOTHING
 """
 REPLACE_SCHEDULE = """
     UPDATE schedules
     SET version = :version, token = :token, state = :state, since = :since, replaced = :replaced, until = :until,
-        spec = :spec, payload = :payload, tenant = :tenant, tags = :tags, created_at = :created_at,
+        spec = :spec, payload = :payload, tenant = :tenant, topic = :topic, tags = :tags, created_at = :created_at,
         updated_at = :updated_at, note = :note
     WHERE schedule_id = :schedule_id AND version = :expected_version
 """
 READ_SCHEDULE = """
-    SELECT schedule_id, version, token, state, since, replaced, until, spec, payload, tenant, tags,
+    SELECT schedule_id, version, token, state, since, replaced, until, spec, payload, tenant, topic, tags,
            created_at, updated_at, note
     FROM schedules WHERE schedule_id = ?
+"""
+#: Every row has a place of its own that it keeps, so a remainder of it is a segment.
+WALK_SCHEDULES = """
+    SELECT rowid, schedule_id FROM schedules WHERE rowid > ? AND rowid % ? = ? ORDER BY rowid LIMIT ?
+"""
+
+READ_CALENDARS = "SELECT name, dates, version, token FROM calendars ORDER BY name"
+READ_CALENDAR = "SELECT name, dates, version, token FROM calendars WHERE name = ?"
+WRITE_CALENDAR = """
+    INSERT INTO calendars (name, dates, version, token)
+    SELECT :name, :dates, :version, :token
+    WHERE :expected_version = 0 OR EXISTS (SELECT 1 FROM calendars WHERE name = :name)
+    ON CONFLICT DO UPDATE SET dates = excluded.dates, version = excluded.version, token = excluded.token
+    WHERE calendars.version = :expected_version
 """
 
 READ_LEASES = "SELECT shard_range, owner, epoch, token FROM leases ORDER BY shard_range"
@@ -218,6 +267,22 @@ PURGE_DEAD_LETTERS = """
 """
 
 
+#: What each field of a filter asks of a row.
+_FITS = {
+    "tenant": "tenant = ?",
+    "tag": "schedule_id IN (SELECT schedule_id FROM schedule_tags WHERE tag = ?)",
+    "state": "state = ?",
+    "topic": "topic = ?",
+}
+
+
+def list_schedules(fields: Iterable[str]) -> str:
+    """The statement that lists schedules restricted by these fields of a filter, in their order, after an id."""
+    conditions = " AND ".join([*map(_FITS.__getitem__, fields), "schedule_id > ?"])
+    columns = ", ".join(ScheduleRow.__struct_fields__)
+    return f"SELECT {columns} FROM schedules WHERE {conditions} ORDER BY schedule_id LIMIT ?"
+
+
 def schedule_parameters(row: ScheduleRow) -> dict[str, Any]:
     """What INSERT_SCHEDULE and REPLACE_SCHEDULE bind."""
     return msgspec.structs.asdict(row) | {
@@ -238,6 +303,18 @@ def schedule_of(row: Sequence[Any]) -> ScheduleRow:
         "tags": msgspec.json.decode(fields["tags"], type=frozenset[str]),
     }
     return ScheduleRow(**fields)
+
+
+def calendar_parameters(calendar: Calendar) -> dict[str, Any]:
+    """What WRITE_CALENDAR binds, besides the version expected."""
+    return msgspec.structs.asdict(calendar) | {"dates": msgspec.json.encode(sorted(calendar.dates)).decode()}
+
+
+def calendar_of(row: Sequence[Any]) -> Calendar:
+    """The record of a row of `calendars`."""
+    name, dates, version, token = row
+    days = msgspec.json.decode(dates, type=frozenset[date])
+    return Calendar(name=name, dates=days, version=version, token=token)
 
 
 def marker_of(row: Sequence[Any]) -> PlacedMarker:

@@ -30,6 +30,9 @@ from tocsin.schema.errors import StoreTimeout, StoreUnavailable, TocsinError
 
 #: Pieces of work in one transaction at most: with the largest packs, 16 MiB.
 GROUP_MAX = 512
+#: SQLite waits this long for a lock before the thread asks again. Left to itself it looks every 100 ms in the end, and
+#: a process that writes now and then would wait that long beside one that always does.
+LOCK_POLL_MS = 2
 
 Result = TypeVar("Result")
 
@@ -53,9 +56,17 @@ class Outcome(NamedTuple):
 class ConnectionThread:
     """Executes work on one connection, in order, in groups. Start it within a running event loop."""
 
-    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], *, group_max: int = GROUP_MAX) -> None:
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        group_max: int = GROUP_MAX,
+        lock_polls_max: int = 1,
+    ) -> None:
         self._connect = connect
         self._group_max = group_max
+        self._lock_polls_max = lock_polls_max
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._process = os.getpid()
@@ -97,7 +108,7 @@ class ConnectionThread:
         self._tell([Outcome(self._opened, None, None)])
         try:
             while group := self._next_group():
-                self._tell(_commit(connection, group))
+                self._tell(_commit(connection, group, self._lock_polls_max))
         finally:
             connection.close()
             self._tell([Outcome(self._ended, None, None)])
@@ -133,11 +144,11 @@ def _resolve(outcomes: Sequence[Outcome]) -> None:
             future.set_exception(error)
 
 
-def _commit(connection: sqlite3.Connection, group: Sequence[Job]) -> list[Outcome]:
+def _commit(connection: sqlite3.Connection, group: Sequence[Job], lock_polls_max: int) -> list[Outcome]:
     """Execute a group as one transaction."""
     try:
         # Work that only reads needs a snapshot, not the lock that keeps other processes' writers out.
-        connection.execute("BEGIN IMMEDIATE" if any(job.writes for job in group) else "BEGIN")
+        _begin(connection, "BEGIN IMMEDIATE" if any(job.writes for job in group) else "BEGIN", lock_polls_max)
         outcomes = [_perform(connection, job) for job in group]
     except sqlite3.Error as error:
         _roll_back(connection)
@@ -148,6 +159,17 @@ def _commit(connection: sqlite3.Connection, group: Sequence[Job]) -> list[Outcom
         _roll_back(connection)
         return _all_fail(group, StoreTimeout(f"SQLite: {error}, while committing: the write may hold or not."))
     return outcomes
+
+
+def _begin(connection: sqlite3.Connection, statement: str, polls_max: int) -> None:
+    for poll in range(1, polls_max + 1):
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY or poll == polls_max:
+                raise
+        else:
+            return
 
 
 def _perform(connection: sqlite3.Connection, job: Job) -> Outcome:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tocsin.schema.levels import Bucket, Layout, Level
-from tocsin.schema.schedules import Marker, ScheduleRow
+from tocsin.schema.schedules import Calendar, Marker, ScheduleFilter, ScheduleRow
 
 #: The layout of tables that this release writes and reads.
 SCHEMA_VERSION = 1
@@ -174,6 +174,39 @@ class Store(Protocol):
         Raises:
             ScheduleNotFound: the id has no row.
         """
+
+    async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
+        """Write the first row of an id that was generated for it, so that nobody else can ever have written one.
+
+        A conditional write decides between writers, and here there is one: a plain write serves, and may be repeated.
+        It must be older than every change that can follow, whatever the clocks of hosts and nodes say, so that a later
+        conditional write is not undone by a repeat of this one that arrives after it.
+        """
+
+    def list_schedules(self, wanted: ScheduleFilter) -> AsyncIterator[Sequence[ScheduleRow]]:
+        """Every schedule that fits, in the store's own order, page by page.
+
+        A row is at least as new as any change acknowledged before its page was asked for. One that begins or ceases to
+        fit while the listing goes on may be in it or not.
+        """
+
+    def walk_schedules(self, segment: int, segments: int) -> AsyncIterator[Sequence[str]]:
+        """The ids of one of so many segments of about equal size, numbered from 0, page by page.
+
+        An id lies in one segment, and in the same one for ever, so segments can be walked apart and in any order. One
+        that is created after the walk began may be in it or not.
+        """
+
+    # Calendars
+
+    async def read_calendars(self) -> Sequence[Calendar]:
+        """Every calendar, each at least as new as any change acknowledged before."""
+
+    async def read_calendar(self, name: str) -> Calendar | None:
+        """One calendar, read serially: it settles a write of unknown outcome by its token."""
+
+    async def write_calendar(self, calendar: Calendar, expected_version: int) -> bool:
+        """Write the calendar where its name is at this version; 0: where the name has none."""
 
     # Leases and dispatchers
 

@@ -15,10 +15,11 @@ import pytest
 
 from tocsin.deploy.stack import LocalStack
 from tocsin.schema.clock import SystemClock
+from tocsin.schema.instants import DAY_MS, MINUTE_MS
 from tocsin.schema.levels import Bucket, Layout, Level
 from tocsin.schema.open_store import open_store
 from tocsin.schema.store import Settings, Store
-from tocsin.schema.timing import DAY_MS, MINUTE_MS, Timing
+from tocsin.schema.timing import Timing
 
 GENESIS = 1_796_000_000_000
 SETTINGS = Settings(genesis=GENESIS, shard_ranges=4, layouts=(Layout(0, 16),))

@@ -105,8 +105,8 @@ async def test_packs_are_read_after_one_position_and_through_another(store: Stor
 
 async def test_many_packs_come_in_several_pages_and_in_order(store: Store, fresh: Fresh) -> None:
     bucket = fresh.bucket()
-    # Three packs for each position, so that a page ends between packs of one position.
-    rows = [pack_row(bucket.start + number // 3, number) for number in range(350)]
+    # Three packs for each position, so that a page ends between packs of one position; their ids are in no order.
+    rows = sorted(pack_row(bucket.start + number // 3, number * 7919 % 1009) for number in range(350))
     await write_packs(store, bucket, reversed(rows))
     pages = [page async for page in store.read_packs(bucket)]
     assert len(pages) > 2

@@ -15,12 +15,13 @@ import pytest
 
 from tocsin.schema.clock import SystemClock
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreUnavailable, TocsinError
+from tocsin.schema.instants import DAY_MS
 from tocsin.schema.levels import Bucket, Layout, Level
 from tocsin.schema.open_store import open_store
 from tocsin.schema.schedules import Marker
 from tocsin.schema.sqlite import PURGE_INTERVAL_MS, PURGE_ROWS_MAX, SqliteStore
 from tocsin.schema.store import DeadLetter, PackRow, Settings, Store
-from tocsin.schema.timing import DAY_MS, Timing
+from tocsin.schema.timing import Timing
 
 GENESIS = 1_796_000_000_000
 SETTINGS = Settings(genesis=GENESIS, shard_ranges=4, layouts=(Layout(0, 16),))
@@ -186,6 +187,21 @@ async def test_a_lock_held_elsewhere_makes_writes_unavailable_and_leaves_reads_a
     other.close()
     await store.write_pack(BUCKET, row(3))
     assert await numbers(store) == [1, 3]
+
+
+async def test_a_write_waits_for_a_lock_that_is_given_up_in_time(path: Path, store: SqliteStore) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    patient = sqlite_store(path, busy_ms=30_000)
+    await patient.open()
+    write = asyncio.ensure_future(patient.write_pack(BUCKET, row(1)))
+    for _ in range(3):  # Its thread has met the lock by then, or meets it later: both ways it must wait.
+        assert await store.read_heartbeats() == []
+    assert not write.done()
+    other.execute("COMMIT")
+    other.close()
+    await write
+    await patient.close()
 
 
 async def test_reads_do_not_wait_for_a_write_under_way(store: SqliteStore) -> None:
