@@ -38,6 +38,8 @@ from tocsin.schema.store import Frontier, Store
 
 #: Uncertain keys named in an answer at most; an outage of days may leave more of a fast schedule.
 UNCERTAIN_MAX = 1000
+#: A version is an instant in µs; the store's clock gives ms, the rest is drawn from the token.
+VERSIONS_PER_MS = 1000
 
 
 class Draft(NamedTuple):
@@ -171,10 +173,13 @@ class Changes:
             end = draft.keeps_before
             older = ((version, min(kept, end)) for version, kept in current.replaced)
             replaced = ((current.version, end), *itertools.islice(older, REPLACED_MAX - 1))
+        token = self._new_token()
+        # Two callers of one millisecond must not share a version: verification would let the loser's entry count.
+        drawn = int.from_bytes(token) % VERSIONS_PER_MS
         return ScheduleRow(
             schedule_id=schedule_id,
-            version=max(now * 1000, (current.version if current else 0) + 1),
-            token=self._new_token(),
+            version=max(now * VERSIONS_PER_MS, (current.version if current else 0) + 1) + drawn,
+            token=token,
             state=draft.state,
             since=draft.since,
             replaced=replaced,
