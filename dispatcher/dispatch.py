@@ -279,7 +279,8 @@ class Dispatch:
         await self._services.inserter.insert(placements)
         self._abandon(flights)
         for flight in flights:
-            settle_move(self._waiting, flight.item, Status.PARKING, self._verify_again)
+            if self._waiting.moved(flight.item, Status.PARKING):
+                self._verify_again(flight.item)
 
     # What follows
 
@@ -364,27 +365,3 @@ class Dispatch:
                 earlier = flight.rounds > 1 and scheduled_for < last
                 if earlier or (flight.acked and scheduled_for == last):
                     self._services.lately.published(identity(flight.item.entry, scheduled_for), now)
-
-
-def settle_move(waiting: Waiting, item: Item, status: Status, verify_again: Callable[[Item], None]) -> None:
-    """An item's move back to near is acknowledged: forget it, unless a copy was read meanwhile."""
-    if item.status is not status:
-        return
-    if item.again is None:
-        waiting.drop(item)
-        return
-    item.entry, item.again, item.status = item.again, None, Status.VERIFYING
-    verify_again(item)
-
-
-def batches(items: Iterable[Item], size: int) -> list[list[Item]]:
-    """Cut due items into batches of one topic each, taken from the topics in turn."""
-    topics: dict[str, list[list[Item]]] = {}
-    for item in items:
-        assert item.spec is not None  # noqa: S101 — decoded when it was released
-        of_topic = topics.setdefault(item.spec.topic, [[]])
-        if len(of_topic[-1]) >= size:
-            of_topic.append([])
-        of_topic[-1].append(item)
-    turns = max((len(of_topic) for of_topic in topics.values()), default=0)
-    return [of_topic[turn] for turn in range(turns) for of_topic in topics.values() if turn < len(of_topic)]

@@ -20,30 +20,31 @@ inserts are safe whoever owns the range.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import msgspec
 
+from tocsin.dispatcher.batches import batches
 from tocsin.dispatcher.cascade import cascade_day
-from tocsin.dispatcher.dispatch import Dispatch, batches, cached_spec, settle_move
+from tocsin.dispatcher.dispatch import Dispatch, cached_spec
 from tocsin.dispatcher.lately import identity
 from tocsin.dispatcher.reading import Reader
 from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
-from tocsin.dispatcher.verification import Answer, judge_entry, judge_marker
+from tocsin.dispatcher.verification import Verifier
 from tocsin.dispatcher.waiting import Item, Status, Waiting
-from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.errors import ClockSkew, InvalidSchedule
 from tocsin.schema.levels import Level
-from tocsin.schema.schedules import Marker, ScheduleRow
 from tocsin.schema.store import Frontier, PlacedMarker
 
 #: Items of one publish batch: large enough to amortise a re-arm's writes, small enough to finish early.
 BATCH_MAX = 500
 #: Bytes in memory, over all ranges, beyond which the minute level is read no further until some are dispatched.
 WAITING_BYTES_MAX = 160 * 1024 * 1024
+#: Entries of a range in memory beyond which old minutes are read no further until some are dispatched.
+BACKLOG_MAX = 2_000
 
 
 class Trust:
@@ -81,11 +82,14 @@ class RangeOwner:
             self.waiting,
             holds=self._holds,
             near_read=lambda: self._near_read,
-            verify_again=lambda item: self._spawn(self._verify([item])),
+            verify_again=lambda item: self._spawn(self._verifier.entries([item])),
         )
         self._reader = Reader(services, shard_range)
+        self._verifier = Verifier(services, self.waiting, release=self._release, goes_on=self._goes_on)
         self._near_read = -1
         self._minute_read = -1
+        #: Up to where the minutes before the running one are read; None: all of them are.
+        self._backlog_read: int | None = None
         self._sealed_near = 0
         self._sealed_at = 0
         self._frontier_read_at = 0
@@ -155,7 +159,9 @@ class RangeOwner:
             await self._wait_until(self._next_tick())
 
     async def _minute_loop(self, read_to: int) -> None:
+        """Read each minute ahead of its start; what lies further back than the running minute is read beside it."""
         width = self._timing.minute_ms
+        first = True
         while self._goes_on():
             seal = self._services.levels.end(Level.MINUTE, self._now() + self._timing.lead_ms)
             if seal <= read_to + 1 or not self._may_seal():
@@ -163,18 +169,36 @@ class RangeOwner:
                 await self._pause(min(max(opens - self._now(), self._timing.tick_ms_min), width))
                 continue
             await self._seal("sealed_minute", seal)
-            sealed_at = self._now()
-            while read_to < seal - 1 and self._goes_on():
-                through = min(self._services.levels.end(Level.MINUTE, read_to + 1), seal) - 1
-                async for page in self._reader.buckets(Level.MINUTE, read_to, through):
-                    self._take(((entry.due, entry) for _, decoded in page for entry in decoded), read_to, sealed_at)
-                    self._release()
-                    await self._await_room()
-                self._minute_read = read_to = through
+            live_from = seal - 2 * width - 1
+            if first and read_to < live_from:
+                self._backlog_read = read_to
+                self._spawn(self._read_backlog(live_from))
+                read_to = live_from
+            first = False
+            await self._read_minutes(read_to, seal - 1, sealed_at=self._now(), most_waiting=None)
+            self._minute_read = read_to = seal - 1
 
-    async def _await_room(self) -> None:
-        while self._services.load.size_bytes > WAITING_BYTES_MAX and self._goes_on():
-            await self._pause(self._timing.tick_ms_min)
+    async def _read_backlog(self, live_from: int) -> None:
+        """After an outage: old minutes in small bites, oldest first, so that what is due now is never behind them."""
+        sealed_at = self._now()
+        while self._backlog_read is not None and self._goes_on():
+            after = self._backlog_read
+            through = self._services.levels.end(Level.MINUTE, after + 1) - 1
+            await self._read_minutes(after, through, sealed_at=sealed_at, most_waiting=BACKLOG_MAX)
+            self._backlog_read = through if through < live_from else None
+
+    async def _read_minutes(self, after: int, through: int, *, sealed_at: int, most_waiting: int | None) -> None:
+        async for packs in self._reader.buckets(Level.MINUTE, after, through):
+            entries = ((entry.due, entry) for _, decoded in packs for entry in decoded)
+            self._take(entries, after, sealed_at)
+            self._release()
+            while not self._has_room(most_waiting) and self._goes_on():
+                await self._pause(self._timing.tick_ms_min)
+
+    def _has_room(self, most_waiting: int | None) -> bool:
+        if self._services.topics.is_broker_away or (most_waiting is not None and self.waiting.count > most_waiting):
+            return False
+        return self._services.load.size_bytes <= WAITING_BYTES_MAX
 
     async def _far_loop(self, read_to: int) -> None:
         day_ms = self._timing.day_ms
@@ -232,11 +256,11 @@ class RangeOwner:
             else:
                 self._make_ready(item)
         if to_verify:
-            self._spawn(self._verify(to_verify))
+            self._spawn(self._verifier.entries(to_verify))
 
     def _take_markers(self, markers: Iterable[PlacedMarker]) -> None:
         for marker in self.waiting.add_markers(markers):
-            self._spawn(self._verify_marker(marker))
+            self._spawn(self._verifier.marker(marker))
 
     def _release(self) -> None:
         """Hand out what is due: never before now, never beyond what near was sealed and read for."""
@@ -272,66 +296,10 @@ class RangeOwner:
         if self._near_read < 0 or self._minute_read < 0:
             return None
         read = min(self._near_read, self._minute_read)
+        if self._backlog_read is not None:
+            read = min(read, self._backlog_read)
         open_from = self.waiting.settled_before()
         return read if open_from is None else min(read, open_from - 1)
-
-    # Verify
-
-    async def _verify(self, items: Sequence[Item]) -> None:
-        rows = await self._rows({item.entry.schedule_id for item in items})
-        moving: list[Item] = []
-        for item in items:
-            if item.status is not Status.VERIFYING:
-                continue
-            row = rows.get(item.entry.schedule_id)
-            verdict = judge_entry(item.entry, row)
-            self._services.observer.verified(verdict.answer.value)
-            if verdict.answer is Answer.COUNTS and row is not None:
-                if not item.entry.spec:
-                    item.entry = msgspec.structs.replace(item.entry, spec=row.spec, payload=row.payload)
-                item.end = verdict.end
-                self.waiting.let_count(item)
-            elif verdict.answer is Answer.UNDECIDED and item.entry.tries < self._timing.undecided_tries_max:
-                item.status = Status.MOVING
-                moving.append(item)
-            else:
-                self.waiting.drop(item)
-        self._release()
-        if moving:
-            await self._services.inserter.insert(
-                [
-                    Placement(
-                        item.entry.marked(tries=item.entry.tries + 1),
-                        source=item.source,
-                        delay_ms=self._timing.undecided_ms << item.entry.tries,
-                        level=Level.NEAR,
-                    )
-                    for item in moving
-                ]
-            )
-            for item in moving:
-                settle_move(self.waiting, item, Status.MOVING, lambda again: self._spawn(self._verify([again])))
-
-    async def _verify_marker(self, marker: Marker) -> None:
-        """Ask about a marked marker each second until its change is decided; the first answer frees its schedule."""
-        first = True
-        for _ in range(self._timing.undecided_ms_max // self._timing.undecided_ms):
-            rows = await self._rows({marker.schedule_id})
-            answer = judge_marker(marker, rows.get(marker.schedule_id))
-            self._services.observer.verified(answer.value)
-            if answer is Answer.COUNTS:
-                self.waiting.apply(marker)
-            if first:
-                first = False
-                self.waiting.answered(marker.schedule_id)
-                self._release()
-            if answer is not Answer.UNDECIDED or not self._goes_on():
-                return
-            await self._pause(self._timing.undecided_ms)
-
-    async def _rows(self, schedule_ids: Iterable[str]) -> dict[str, ScheduleRow]:
-        ids = sorted(schedule_ids)
-        return dict(await self._services.persistence.until_answered(lambda: self._services.store.read_schedules(ids)))
 
     # Time and tasks
 

@@ -11,10 +11,16 @@ The row must have been read serially, after the entry was read.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tocsin.dispatcher.waiting import NO_END
+import msgspec
+
+from tocsin.dispatcher.services import Services
+from tocsin.dispatcher.waiting import NO_END, Item, Status, Waiting
+from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry, Kind
+from tocsin.schema.levels import Level
 from tocsin.schema.schedules import Marker, ScheduleRow, State
 
 #: What a caller asked for explicitly runs although the rule is paused.
@@ -57,3 +63,86 @@ def judge_marker(marker: Marker, row: ScheduleRow | None) -> Answer:
     if row.version == marker.version or row.end_of(marker.version) is not None:
         return Answer.COUNTS
     return Answer.DROPPED
+
+
+class Verifier:
+    """Asks `schedules` about marked entries and markers of one range, until it knows.
+
+    Args:
+        services: store and insert rule.
+        waiting: the owner's memory.
+        release: called when something may have become due.
+        goes_on: whether the range is still owned.
+    """
+
+    def __init__(
+        self, services: Services, waiting: Waiting, *, release: Callable[[], None], goes_on: Callable[[], bool]
+    ) -> None:
+        self._services = services
+        self._timing = services.timing
+        self._waiting = waiting
+        self._release = release
+        self._goes_on = goes_on
+
+    async def entries(self, items: Sequence[Item]) -> None:
+        """Let items count, drop them, or move them back to near, to be asked about again later."""
+        while items:
+            rows = await self._rows({item.entry.schedule_id for item in items})
+            moving = [item for item in items if self._is_undecided(item, rows.get(item.entry.schedule_id))]
+            self._release()
+            items = await self._move(moving)
+
+    async def marker(self, marker: Marker) -> None:
+        """Ask about a marked marker each second until its change is decided; the first answer frees its schedule."""
+        first = True
+        for _ in range(self._timing.undecided_ms_max // self._timing.undecided_ms):
+            rows = await self._rows({marker.schedule_id})
+            answer = judge_marker(marker, rows.get(marker.schedule_id))
+            self._services.observer.verified(answer.value)
+            if answer is Answer.COUNTS:
+                self._waiting.apply(marker)
+            if first:
+                first = False
+                self._waiting.answered(marker.schedule_id)
+                self._release()
+            if answer is not Answer.UNDECIDED or not self._goes_on():
+                return
+            await self._services.clock.sleep_ms(self._timing.undecided_ms)
+
+    def _is_undecided(self, item: Item, row: ScheduleRow | None) -> bool:
+        if item.status is not Status.VERIFYING:
+            return False
+        verdict = judge_entry(item.entry, row)
+        self._services.observer.verified(verdict.answer.value)
+        if verdict.answer is Answer.COUNTS and row is not None:
+            if not item.entry.spec:
+                item.entry = msgspec.structs.replace(item.entry, spec=row.spec, payload=row.payload)
+            item.end = verdict.end
+            self._waiting.let_count(item)
+            return False
+        if verdict.answer is Answer.UNDECIDED and item.entry.tries < self._timing.undecided_tries_max:
+            item.status = Status.MOVING
+            return True
+        self._waiting.drop(item)
+        return False
+
+    async def _move(self, items: Sequence[Item]) -> list[Item]:
+        """Back to near; those of which a copy was read meanwhile."""
+        if not items:
+            return []
+        await self._services.inserter.insert(
+            [
+                Placement(
+                    item.entry.marked(tries=item.entry.tries + 1),
+                    source=item.source,
+                    delay_ms=self._timing.undecided_ms << item.entry.tries,
+                    level=Level.NEAR,
+                )
+                for item in items
+            ]
+        )
+        return [item for item in items if self._waiting.moved(item, Status.MOVING)]
+
+    async def _rows(self, schedule_ids: Iterable[str]) -> dict[str, ScheduleRow]:
+        ids = sorted(schedule_ids)
+        return dict(await self._services.persistence.until_answered(lambda: self._services.store.read_schedules(ids)))

@@ -186,6 +186,16 @@ class Waiting:
         self._load.size_bytes -= sum(item.size_bytes for items in self._items.values() for item in items)
         self._load = Load()
 
+    def moved(self, item: Item, status: Status) -> bool:
+        """An item's move back to near is acknowledged; True: a copy was read meanwhile and is to be verified."""
+        if item.status is not status:
+            return False
+        if item.again is None:
+            self.drop(item)
+            return False
+        item.entry, item.again, item.status = item.again, None, Status.VERIFYING
+        return True
+
     def take_due(self, through: int) -> list[Item]:
         """Everything that counts and is due by then, in order of due; the items are DISPATCHING from here on."""
         due: list[Item] = []
