@@ -81,7 +81,7 @@ def following(spec: Spec, schedule_id: str, scheduled_for: int, horizon: Horizon
         if spec.due_of(schedule_id, nominal) > skip_through:
             break
         if skipped >= WALK_MAX and not jumped:
-            nominal = max(nominal, _shortly_before(spec, nominal, skip_through))
+            nominal = max(nominal, _shortly_before(spec, nominal, min(skip_through, horizon.end - 1)))
             jumped = True
         skipped += 1
         nominal = spec.next_after(nominal)
@@ -98,7 +98,7 @@ def _newest(spec: Spec, schedule_id: str, first: int, keep: int, horizon: Horizo
         kept.append(nominal)
         walked += 1
         if walked == jump_at:
-            start = _shortly_before(spec, nominal, horizon.due_by, count=keep)
+            start = _shortly_before(spec, nominal, min(horizon.due_by, horizon.end - 1), count=keep)
             if start > nominal:
                 kept.clear()
                 kept.append(start)
