@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tocsin.producer.insert import Inserter, Place, Placement
 from tocsin.schema.entries import Entry
+from tocsin.schema.instants import SECOND_MS
 from tocsin.schema.schedules import ScheduleRow, Spec, State, decode_spec
 
 
@@ -34,9 +35,34 @@ def entry_from(row: ScheduleRow, instant: int) -> Entry | None:
     return None if nominal is None else entry_for(row, spec, nominal)
 
 
+def entry_due_from(row: ScheduleRow, instant: int) -> Entry | None:
+    """The schedule's first occurrence *due* at or after the instant: what jitter holds back is still to come."""
+    if row.state is not State.ACTIVE:
+        return None
+    spec = decode_spec(row.spec)
+    nominal = spec.first_from(max(row.since, _held_back_from(spec, instant)))
+    while nominal is not None and spec.due_of(row.schedule_id, nominal) < instant:
+        nominal = spec.next_after(nominal)
+    return None if nominal is None else entry_for(row, spec, nominal)
+
+
+def _held_back_from(spec: Spec, instant: int) -> int:
+    """Where to begin so as to meet whatever jitter holds back: close by, where occurrences are dense.
+
+    An occurrence is due before the next one is nominal, so only the last one before the instant can be held back.
+    """
+    back_ms = SECOND_MS
+    while back_ms < spec.jitter_ms:
+        nominal = spec.first_from(instant - back_ms)
+        if nominal is not None and nominal < instant:
+            return nominal
+        back_ms *= 2
+    return instant - spec.jitter_ms
+
+
 async def insert_next(inserter: Inserter, row: ScheduleRow, now: int, *, deadline: int | None = None) -> Place | None:
     """Arm the schedule's next occurrence; None: nothing had to be done."""
-    entry = entry_from(row, now)
+    entry = entry_due_from(row, now)
     if entry is None:
         return None
     (place,) = await inserter.insert([Placement(entry, source=entry.due)], deadline=deadline)

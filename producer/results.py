@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tocsin.producer.audit import entry_due_from
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.recurrence import AnyRecurrence
 from tocsin.schema.schedules import CatchUp, ScheduleRow, State, decode_spec
@@ -63,12 +64,7 @@ class Change:
 def schedule_of(row: ScheduleRow, now: int) -> Schedule:
     """The public form of a row, with the next due after `now` (ms UTC)."""
     spec = decode_spec(row.spec)
-    next_at = None
-    if row.state is State.ACTIVE:
-        nominal = spec.first_from(max(row.since, now - spec.jitter_ms))
-        while nominal is not None and spec.due_of(row.schedule_id, nominal) < now:
-            nominal = spec.next_after(nominal)
-        next_at = None if nominal is None else to_datetime(spec.due_of(row.schedule_id, nominal))
+    following = entry_due_from(row, now)
     return Schedule(
         schedule_id=row.schedule_id,
         version=row.version,
@@ -92,5 +88,5 @@ def schedule_of(row: ScheduleRow, now: int) -> Schedule:
         note=row.note,
         created_at=to_datetime(row.created_at),
         updated_at=to_datetime(row.updated_at),
-        next_at=next_at,
+        next_at=None if following is None else to_datetime(following.due),
     )
