@@ -28,7 +28,7 @@ class Persistence:
 
         Args:
             ask: makes the call; it is made again and again, so it must be harmless to repeat.
-            deadline: on the monotonic clock, in ms; no call begins after it. None: never give up.
+            deadline: on the monotonic clock, in ms; no call is repeated after it. None: never give up.
 
         Raises:
             StoreUnavailable, StoreTimeout: what the last call before the deadline raised.
