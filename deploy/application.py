@@ -45,6 +45,8 @@ def tocsin(
     """Tocsin stores schedules and dispatches each occurrence at its instant: never early, at least once, none lost.
 
     Settings come from options, else the environment (TOCSIN_STORE, TOCSIN_SINK, …), else tocsin.toml.
+
+    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 outcome unknown, 6 unavailable.
     """
     if show_version:
         typer.echo(f"tocsin {version('tocsin')}")
@@ -54,4 +56,4 @@ def tocsin(
 
 def _examples(name: str) -> str:
     lines = "\n".join(f"  {line}" for line in EXAMPLES[name])
-    return f"[bold]Examples[/bold]\n\n\b\n{lines}"
+    return f"[bold]Examples[/bold]\n\n\b{lines}"

@@ -104,7 +104,7 @@ class Reporter:
         unowned = f", {figures['unowned']} unowned" if figures["unowned"] else ""
         _log.info(
             f"Ranges {figures['ranges_owned']} of {figures['ranges']}{unowned}; lag {figures['lag_seconds']:.1f} s; "
-            f"dispatched {dispatched}, {figures['dispatched_now']} of them just now.",
+            f"dispatched {dispatched} (+{figures['dispatched_now']}).",
             action="status",
             figures=figures,
         )

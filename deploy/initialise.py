@@ -67,7 +67,7 @@ def init(
         facts(
             [
                 ("store", configuration.store),
-                ("since", f"{genesis}, when it was made; nothing before is owed"),
+                ("since", f"{genesis}; nothing before it is owed"),
                 ("shard ranges", str(found.shard_ranges)),
                 ("sub-partitions", str(found.layouts[-1].sub_partitions)),
                 ("schema version", str(found.schema_version)),

@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Final
 
+from tocsin.deploy.stack_errors import StackUnavailable
 from tocsin.schema.errors import (
     ClockSkew,
     InvalidSchedule,
@@ -31,7 +32,7 @@ EXIT_CODES: Final[tuple[tuple[tuple[type[TocsinError], ...], int], ...]] = (
     ((ScheduleNotFound,), 3),
     ((ScheduleExists, VersionConflict), 4),
     ((OutcomeUnknown,), 5),
-    ((StoreUnavailable, StoreTimeout, Overloaded, ClockSkew), 6),
+    ((StoreUnavailable, StoreTimeout, Overloaded, ClockSkew, StackUnavailable), 6),
 )
 EXIT_REFUSED: Final = 1
 EXIT_FAULT: Final = 70

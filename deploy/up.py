@@ -16,13 +16,7 @@ from rich.table import Table
 
 from tocsin.deploy.maven import Report, cache_folder
 from tocsin.deploy.stack import LocalStack
-from tocsin.deploy.stack_errors import StackUnavailable
 from tocsin.deploy.stack_plan import StackPlan, read_plan
-from tocsin.schema.errors import TocsinError
-
-EXIT_REFUSED = 1
-EXIT_UNAVAILABLE = 6
-EXIT_INTERRUPTED = 130
 
 Directory = Annotated[
     Path | None, typer.Option(help="Where the stack keeps everything it has.", show_default="the user's cache folder")
@@ -51,7 +45,7 @@ def up(
     console = Console(stderr=True)
     begun = time.monotonic()
     place = directory or default_directory()
-    with _refusals_told(console), _interruptible():
+    with _interruptible(console):
         was_running = LocalStack(place).running
         with _progress_shown(console) as report:
             LocalStack(place, report=report).start(nodes=nodes, cassandra_port=cassandra_port, kafka_port=kafka_port)
@@ -65,12 +59,11 @@ def down(*, directory: Directory = None) -> None:
     """Stop what tocsin up started, and delete its data."""
     console = Console(stderr=True)
     place = directory or default_directory()
-    with _refusals_told(console):
-        if read_plan(place) is None:
-            console.print(f"Nothing is running in {place}.", soft_wrap=True)
-            return
-        LocalStack(place).stop()
-        console.print("Down: everything stopped, all its data deleted.")
+    if read_plan(place) is None:
+        console.print(f"Nothing is running in {place}.", soft_wrap=True)
+        return
+    LocalStack(place).stop()
+    console.print("Down: everything stopped, all its data deleted.")
 
 
 def default_directory() -> Path:
@@ -109,26 +102,13 @@ def _progress_shown(console: Console) -> Iterator[Report]:
 
 
 @contextmanager
-def _refusals_told(console: Console) -> Iterator[None]:
-    """Turn what was refused into a line and an exit code."""
-    try:
-        yield
-    except StackUnavailable as error:
-        console.print(f"[red]✗[/] {error}", soft_wrap=True, highlight=False)
-        raise typer.Exit(EXIT_UNAVAILABLE) from error
-    except TocsinError as error:
-        console.print(f"[red]✗[/] {error}", soft_wrap=True, highlight=False)
-        raise typer.Exit(EXIT_REFUSED) from error
-    except KeyboardInterrupt as interrupt:
-        console.print("Interrupted; what was begun is stopped.")
-        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(console: Console) -> Iterator[None]:
     """Let SIGTERM end the work inside as Ctrl-C does, so that nothing half begun stays behind."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
+    except KeyboardInterrupt:
+        console.print("Interrupted; what was begun is stopped.")
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -6,6 +6,7 @@ Programs get every figure as a field of its own; people get them within the sent
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -17,28 +18,43 @@ from tocsin.schema.entries import Entry
 
 _log = structlog.get_logger("tocsin.dispatcher")
 
+_COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
 
 def configure_log(*, as_json: bool) -> None:
     """Log to standard error; standard output belongs to the sink."""
-    render: list[Any]
-    if as_json:
-        render = [_with_figures, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    else:
-        render = [
-            _without_figures,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, sort_keys=False),
-        ]
+    coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    render = [_with_figures, structlog.processors.JSONRenderer()] if as_json else [Lines(coloured=coloured)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ" if as_json else "%H:%M:%S", utc=True),
+            structlog.processors.format_exc_info,
             _escaped,
             *render,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class Lines:
+    """A line for the eye: time, sentence, what else was said, action."""
+
+    def __init__(self, *, coloured: bool) -> None:
+        self._coloured = coloured
+
+    def __call__(self, _: Any, __: str, event: MutableMapping[str, Any]) -> str:
+        """The line; a processor of structlog, the last one."""
+        time, sentence, action = event.pop("timestamp"), event.pop("event"), event.pop("action", "")
+        colour = _COLOURS.get(event.pop("level", ""), "")
+        event.pop("figures", None)
+        more = "".join(f" {name}={printable(str(value))}" for name, value in event.items())
+        if self._coloured:
+            return f"{_DIM}{time}{_PLAIN}  {colour}{sentence}{_PLAIN if colour else ''}{_DIM}{more}  {action}{_PLAIN}"
+        return f"{time}  {sentence}{more}  {action}"
 
 
 class LogObserver:
@@ -104,9 +120,4 @@ def _escaped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping
 
 def _with_figures(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     event.update(event.pop("figures", {}))
-    return event
-
-
-def _without_figures(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    event.pop("figures", None)
     return event

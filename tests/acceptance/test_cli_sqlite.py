@@ -172,7 +172,7 @@ def test_an_id_that_is_not_there_is_not_found(store: Path, command: str) -> None
     ("options", "told"),
     [
         (["--at", "2036-12-24T18:00"], "is no instant; write it with its offset"),
-        (["--at", "2020-12-24T18:00Z"], "its instant has passed"),
+        (["--at", "2020-12-24T18:00Z"], "has passed; choose a later instant"),
         (["--every", "5s", "--start", "2036-12-24"], "start: is no instant"),
         (["--daily", "09:00", "--tz", "Europe/Lodnon"], "did you mean Europe/London"),
         (["--every", "999ms"], "must lie between 1 second and 100 years"),

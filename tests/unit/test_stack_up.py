@@ -6,10 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from command_line import tocsin
 
-from tocsin.deploy import stack, up
+from tocsin.deploy import stack
 
 
 @pytest.fixture(autouse=True)
@@ -17,51 +16,45 @@ def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack, "docker_answers", lambda: False)
 
 
-def run(*arguments: str) -> Result:
-    app = typer.Typer()
-    up.register(app)
-    return CliRunner().invoke(app, list(arguments))
-
-
 def test_without_java_up_says_what_to_install_and_answers_six(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
-    result = run("up", "--directory", str(tmp_path / "stack"))
+    result = tocsin("up", "--directory", str(tmp_path / "stack"))
 
-    assert result.exit_code == 6
-    assert result.stderr.count("\n") == 1
-    assert "Install Java 17" in result.stderr
+    assert result.code == 6
+    assert result.err.count("\n") == 1
+    assert "Install Java 17" in result.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_taken_port_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        result = run("up", "--cassandra-port", str(port), "--directory", str(tmp_path / "stack"))
+        result = tocsin("up", "--cassandra-port", str(port), "--directory", str(tmp_path / "stack"))
 
-    assert result.exit_code == 1
-    assert f"port {port} for Cassandra is already in use" in result.stderr
+    assert result.code == 1
+    assert f"port {port} for Cassandra is already in use" in result.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear reader")
 
-    result = run("up", "--directory", str(tmp_path))
+    result = tocsin("up", "--directory", str(tmp_path))
 
-    assert result.exit_code == 1
-    assert "holds other files" in result.stderr
+    assert result.code == 1
+    assert "holds other files" in result.err
     assert [entry.name for entry in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_two_nodes_are_a_wrong_use() -> None:
-    assert run("up", "--nodes", "2").exit_code == 2
+    assert tocsin("up", "--nodes", "2").code == 2
 
 
 def test_down_where_nothing_runs_says_so(tmp_path: Path) -> None:
-    result = run("down", "--directory", str(tmp_path / "stack"))
+    result = tocsin("down", "--directory", str(tmp_path / "stack"))
 
-    assert result.exit_code == 0
-    assert "Nothing is running" in result.stderr
+    assert result.code == 0
+    assert "Nothing is running" in result.err
     assert list(tmp_path.iterdir()) == []
