@@ -10,7 +10,6 @@ import structlog
 
 from tocsin.dispatcher.log import LogObserver, configure_log
 
-
 Said = pytest.CaptureFixture[str]
 
 
