@@ -308,6 +308,7 @@ def make_dispatcher(
     services = Services(
         dispatcher_id=dispatcher_id,
         store=store,
+        genesis=settings.genesis,
         levels=levels,
         timing=timing,
         clock=clock,

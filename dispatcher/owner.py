@@ -135,7 +135,8 @@ class RangeOwner:
             raise self._failure
 
     async def _near_loop(self, read_to: int) -> None:
-        markers_read_to = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms
+        oldest_marker = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms
+        markers_read_to = max(oldest_marker, self._services.genesis - self._timing.marker_slack_ms)
         while self._goes_on():
             await self._adopt_higher_seal()
             if not self._goes_on():

@@ -54,6 +54,8 @@ class Services:
 
     dispatcher_id: str
     store: Store
+    #: ms UTC; nothing was written before it.
+    genesis: int
     levels: Levels
     timing: Timing
     clock: Clock

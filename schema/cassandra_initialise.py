@@ -23,7 +23,7 @@ from tocsin.schema.clock import Clock
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreTimeout, StoreUnavailable
 from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.migrations import pending, require_schema_version
-from tocsin.schema.store import REGISTERS, SCHEMA_VERSION, Settings
+from tocsin.schema.store import SCHEMA_VERSION, Settings
 
 #: Distance between two looks at a lock that another `init` holds.
 LOCK_POLL_MS = 200
@@ -124,12 +124,12 @@ async def _write_settings(session: CassandraSession, settings: Settings, replace
 
 
 async def _keep_ranges(session: CassandraSession, settings: Settings) -> None:
-    """A free lease and registers at genesis for every range that has none."""
-    genesis = settings.genesis
+    """A free lease and registers for every range that has none."""
+    registers = settings.first_registers()
 
     async def keep(shard_range: int) -> None:
         await session.run_together(
-            [Call(cql.RAISE_REGISTER[name], (genesis * 1000, genesis, shard_range)) for name in REGISTERS]
+            [Call(cql.RAISE_REGISTER[name], (at * 1000, at, shard_range)) for name, at in registers.items()]
         )
         await session.run(cql.KEEP_LEASE, (shard_range,))
 

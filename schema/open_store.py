@@ -62,7 +62,13 @@ def open_store(
 def default_settings(url: str, genesis: int) -> Settings:
     """The settings of a new store: fewer ranges and sub-partitions where one host does all. `genesis` is in ms UTC."""
     shard_ranges, sub_partitions = (64, 256) if url.startswith(_CASSANDRA) else (4, 16)
-    return Settings(genesis=genesis, shard_ranges=shard_ranges, layouts=(Layout(0, sub_partitions),))
+    timing = Timing()
+    return Settings(
+        genesis=genesis,
+        shard_ranges=shard_ranges,
+        layouts=(Layout(0, sub_partitions),),
+        far_sealed=((genesis + timing.far_seal_ms) // timing.day_ms + 1) * timing.day_ms,
+    )
 
 
 def _path(url: str) -> Path | None:

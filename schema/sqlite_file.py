@@ -12,7 +12,7 @@ from tocsin.schema import sqlite_tables as sql
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreUnavailable
 from tocsin.schema.migrations import pending, require_schema_version
 from tocsin.schema.sqlite_thread import LOCK_POLL_MS
-from tocsin.schema.store import REGISTERS, SCHEMA_VERSION, Settings
+from tocsin.schema.store import SCHEMA_VERSION, Settings
 
 
 class Source(NamedTuple):
@@ -68,7 +68,7 @@ class Source(NamedTuple):
             found = msgspec.structs.replace(found or settings, schema_version=SCHEMA_VERSION)
             connection.execute(sql.WRITE_SETTINGS, (msgspec.json.encode(found).decode(),))
         require_schema_version(found.schema_version, self.url)
-        registers = dict.fromkeys(REGISTERS, found.genesis)
+        registers = found.first_registers()
         for shard_range in range(found.shard_ranges):
             connection.execute(sql.WRITE_FRONTIER, registers | {"shard_range": shard_range})
             connection.execute(sql.KEEP_LEASE, (shard_range,))

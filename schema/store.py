@@ -36,6 +36,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     #: The oldest body format that still has to be read.
     oldest_reader: int = 1
+    #: Far days that end at or before it are sealed from the beginning: the first owner of a range reads none of them.
+    far_sealed: int = 0
+
+    def first_registers(self) -> dict[str, int]:
+        """Where the registers of every range start."""
+        far = max(self.genesis, self.far_sealed)
+        return dict.fromkeys(REGISTERS, self.genesis) | {"sealed_far": far, "committed_far": far}
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +119,8 @@ class Store(Protocol):
     async def initialise(self, settings: Settings) -> Settings:
         """Make tables, leases and registers where they are missing, and return the settings in force; it is open then.
 
-        Every register of every range starts at genesis. Repeating it is harmless: settings that exist win.
+        The registers of every range start at `Settings.first_registers`. Repeating it is harmless: settings that exist
+        win.
         """
 
     async def open(self) -> Settings:

@@ -6,143 +6,30 @@ Which two, and what they had by then, is up to the network. Pages are small and 
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
-from random import Random
-from typing import TypeVar
 
-from simulation.history import History
-from simulation.network import Network, NetworkFaults
 from simulation.replica import MarkerKey, Replica
-from simulation.transactions import Transactions
-from simulation.traps import Traps
-from tocsin.schema.errors import NotInitialised, ScheduleNotFound, SettingsError, StoreTimeout, StoreUnavailable
+from simulation.replicated_tables import ReplicatedTables
+from tocsin.schema.errors import NotInitialised, SettingsError
 from tocsin.schema.levels import Bucket
 from tocsin.schema.pages import Pages
-from tocsin.schema.schedules import Marker, ScheduleRow
-from tocsin.schema.store import (
-    REGISTERS,
-    SCHEMA_VERSION,
-    DeadLetter,
-    Frontier,
-    Heartbeat,
-    Lease,
-    PackRow,
-    PlacedMarker,
-    Settings,
-)
-
-T = TypeVar("T")
-A = TypeVar("A")
-
-MAJORITY = 2
+from tocsin.schema.schedules import Marker
+from tocsin.schema.store import REGISTERS, SCHEMA_VERSION, Frontier, Heartbeat, Lease, PackRow, PlacedMarker, Settings
 
 
-class Cluster:
-    """Three replicas, the order of conditional writes, and the network between them and everybody.
-
-    Args:
-        random: decides every delay and fault.
-        true_ms: the true time, ms UTC; each replica's clock is off by its own skew.
-        timeout_ms: how long a call waits for its majority.
-        page_rows: rows of a page at most.
-    """
-
-    def __init__(
-        self,
-        random: Random,
-        true_ms: Callable[[], float],
-        *,
-        faults: NetworkFaults | None = None,
-        delay_ms: float = 4,
-        timeout_ms: float = 600,
-        page_rows: int = 5,
-        heartbeat_ttl_ms: int = 10_000,
-        history: History | None = None,
-    ) -> None:
-        self.random = random
-        self.true_ms = true_ms
-        self.replicas = tuple(Replica(number) for number in range(3))
-        self.network = Network(random, faults or NetworkFaults(), delay_ms=delay_ms)
-        self.transactions = Transactions(
-            self.network,
-            timeout_ms=timeout_ms,
-            applied=history.schedule_applied if history else _unseen,
-            leased=history.lease_applied if history else _unseen,
-        )
-        self.history = history
-        self.timeout_ms = timeout_ms
-        self.page_rows = page_rows
-        self.heartbeat_ttl_ms = heartbeat_ttl_ms
-        #: What a store-wide step of the clocks adds.
-        self.step_ms: float = 0
-
-    def clock_of(self, replica: Replica) -> int:
-        """The reading of one coordinator's clock."""
-        return int(self.true_ms() + replica.skew_ms + self.step_ms)
-
-    def ask(self, request: Callable[[Replica], A], *, writes: bool) -> asyncio.Future[list[A]]:
-        """Ask all three; done with the answers of the first two, or StoreTimeout."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[A]] = loop.create_future()
-        answers: list[A] = []
-
-        def answered(answer: A) -> None:
-            answers.append(answer)
-            if len(answers) == MAJORITY and not future.done():
-                timer.cancel()
-                future.set_result(answers)
-
-        def expired() -> None:
-            if not future.done():
-                future.set_exception(StoreTimeout())
-
-        timer = loop.call_later(self.timeout_ms / 1000, expired)
-        for replica in self.replicas:
-            self.network.ask(replica, request, answered, writes=writes)
-        return future
-
-    def require_majority(self) -> None:
-        """Refuse what cannot succeed, before anything is attempted."""
-        up = sum(not replica.down for replica in self.replicas)
-        if up < MAJORITY or self.network.chance(self.network.faults.unavailable):
-            raise StoreUnavailable
-
-
-class ReplicatedStore:
+class ReplicatedStore(ReplicatedTables):
     """What one process sees of the cluster; implements tocsin.schema.store.Store."""
 
     url = "simulated://three-replicas"
-
-    def __init__(self, cluster: Cluster, *, traps: Traps | None = None) -> None:
-        self._cluster = cluster
-        self._history = cluster.history
-        self._traps = traps
-
-    async def _call(self, name: str, send: Callable[[], asyncio.Future[T]]) -> T:
-        """One call: the process may be stopped or killed before the request leaves, and before its answer is here."""
-        if self._traps is not None:
-            await self._traps.step(name, sent=False)
-        self._cluster.require_majority()
-        future = send()
-        if self._traps is not None:
-            await self._traps.step(name, sent=True)
-        return await future
-
-    async def _write(self, name: str, request: Callable[[Replica], None]) -> None:
-        await self._call(name, lambda: self._cluster.ask(request, writes=True))
-
-    async def _read(self, name: str, request: Callable[[Replica], A]) -> list[A]:
-        return await self._call(name, lambda: self._cluster.ask(request, writes=False))
 
     # Opening
 
     async def initialise(self, settings: Settings) -> Settings:
         transactions = self._cluster.transactions
         kept = await self._call("initialise", lambda: transactions.submit(lambda: transactions.initialise(settings)))
-        registers = dict.fromkeys(REGISTERS, kept.genesis)
+        registers = kept.first_registers()
         for shard_range in range(kept.shard_ranges):
             await self._write("write_frontier", lambda node, at=shard_range: node.write_frontier(at, registers))  # type: ignore[misc]
         return kept
@@ -234,29 +121,6 @@ class ReplicatedStore:
             raise NotInitialised(self.url)
         return Frontier(**merged)
 
-    # Schedules
-
-    async def read_schedules(self, schedule_ids: Sequence[str]) -> Mapping[str, ScheduleRow]:
-        transactions = self._cluster.transactions
-        wanted = tuple(schedule_ids)
-
-        def rows() -> Mapping[str, ScheduleRow]:
-            return {each: transactions.schedules[each] for each in wanted if each in transactions.schedules}
-
-        return await self._call("read_schedules", lambda: transactions.read(rows))
-
-    async def insert_schedule(self, row: ScheduleRow) -> ScheduleRow | None:
-        transactions = self._cluster.transactions
-        return await self._call("commit", lambda: transactions.submit(lambda: transactions.insert_schedule(row)))
-
-    async def replace_schedule(self, row: ScheduleRow, expected_version: int) -> ScheduleRow | None:
-        transactions = self._cluster.transactions
-        apply = partial(transactions.replace_schedule, row, expected_version)
-        found = await self._call("commit", lambda: transactions.submit(apply))
-        if isinstance(found, bool):
-            raise ScheduleNotFound(row.schedule_id)
-        return found
-
     # Leases and dispatchers
 
     async def read_leases(self) -> Sequence[Lease]:
@@ -293,16 +157,7 @@ class ReplicatedStore:
         alive_from = self._cluster.true_ms() - self._cluster.heartbeat_ttl_ms
         return [beat for _, (at, beat) in sorted(newest.items()) if beat is not None and at >= alive_from]
 
-    # Dead letters
-
-    async def write_dead_letter(self, letter: DeadLetter) -> None:
-        await self._write("write_dead_letter", lambda node: node.dead_letters.add(letter))
-
 
 def _merge(answers: Iterable[Sequence[PackRow]], count: int) -> list[PackRow]:
     """The first rows of the union. Each answer holds its node's first `count`, so none of the union's is missing."""
     return sorted({(row.position, row.pack_id): row for row in itertools.chain(*answers)}.values())[:count]
-
-
-def _unseen(_: object) -> None:
-    """Nobody watches."""
