@@ -19,9 +19,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a store, where leases run out soon."""
+    """A working directory with a store."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tocsin.toml").write_text("[timing]\nlease_ttl_ms = 1000\nlease_margin_ms = 300\nheartbeat_ms = 250\n")
     assert tocsin("init").code == 0
     return tmp_path
 
@@ -97,9 +96,9 @@ def test_a_taken_or_malformed_metrics_address_is_refused(start: Start) -> None:
 
 def test_several_processes_share_the_ranges_and_stop_together(start: Start) -> None:
     command = start("dispatch", "--processes", "2", "--log", "json", "--sink", "jsonl:///dev/null")
-    owners: set[str] = set()
-    while len(owners) < 2 or None in owners:
-        actions_until(command, "status")
+    owners: set[str | None] = {None}
+    while owners & {None} or len(owners) < 2:
+        actions_until(command, "took_range")
         owners = {each["owner"] for each in tocsin("status", "-o", "json").objects()}
 
     command.send_signal(signal.SIGINT)
