@@ -49,6 +49,7 @@ class Draft(NamedTuple):
     spec: bytes
     payload: bytes
     tenant: str
+    topic: str
     tags: frozenset[str]
     note: str
     #: The new version owns nominal times at or after it, ms UTC.
@@ -186,6 +187,7 @@ class Changes:
             spec=draft.spec,
             payload=draft.payload,
             tenant=draft.tenant,
+            topic=draft.topic,
             tags=draft.tags,
             created_at=current.created_at if current else now,
             updated_at=now,

@@ -20,13 +20,22 @@ from tocsin.schema import cassandra_statements as cql
 from tocsin.schema.cassandra_access import Access
 from tocsin.schema.cassandra_driver import Call, CassandraSession, Rows
 from tocsin.schema.cassandra_initialise import initialise, read_settings
+from tocsin.schema.cassandra_rows import (
+    calendar_of,
+    calendar_values,
+    dead_letter_of,
+    lease_of,
+    marker_of,
+    schedule_of,
+    schedule_values,
+)
 from tocsin.schema.clock import Clock
 from tocsin.schema.errors import NotInitialised, ScheduleNotFound, StoreUnavailable
 from tocsin.schema.instants import DAY_MS, SECOND_MS
 from tocsin.schema.levels import Bucket, Level
 from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.pages import Pages
-from tocsin.schema.schedules import Marker, ScheduleRow, State
+from tocsin.schema.schedules import Calendar, Marker, ScheduleFilter, ScheduleRow
 from tocsin.schema.store import (
     REGISTERS,
     DeadLetter,
@@ -45,6 +54,9 @@ PAGE_ROWS = 100
 CLOCKS_MAX = 3
 #: Serial reads under way at once for one call: each is a round of Paxos.
 SERIAL_READS_MAX = 32
+#: How much older than its creation the first row of a generated id is written, in microseconds: an hour, far beyond
+#: what any two clocks differ by.
+FRESH_AGE_US = 3_600_000_000
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 Row = TypeVar("Row")
@@ -157,7 +169,7 @@ class CassandraStore:
     def read_markers(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[PlacedMarker]]:
         """Change markers of a range with after < position <= through, by position, page by page: a read an hour."""
         return self._slots(
-            cql.READ_MARKERS, self._timing.changes_slot_ms, Window(shard_range, after, through), _marker_of
+            cql.READ_MARKERS, self._timing.changes_slot_ms, Window(shard_range, after, through), marker_of
         )
 
     # The frontier
@@ -192,14 +204,42 @@ class CassandraStore:
 
     async def insert_schedule(self, row: ScheduleRow) -> ScheduleRow | None:
         """Write the row where the id has none. None: applied; a row: not applied, it was there."""
-        answer = await self._session.run(cql.INSERT_SCHEDULE, (row.schedule_id, *_schedule_values(row)))
+        answer = await self._session.run(cql.INSERT_SCHEDULE, (row.schedule_id, *schedule_values(row)))
         return None if _applied(answer) else await self._not_applied(row)
 
     async def replace_schedule(self, row: ScheduleRow, expected_version: int) -> ScheduleRow | None:
         """Write the row where the id is at this version. None: applied; a row: not applied, it was there."""
-        values = (*_schedule_values(row), row.schedule_id, expected_version)
+        values = (*schedule_values(row), row.schedule_id, expected_version)
         answer = await self._session.run(cql.REPLACE_SCHEDULE, values)
         return None if _applied(answer) else await self._not_applied(row)
+
+    async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
+        """Write the first row of an id that was generated for it, older than any change that can follow."""
+        timestamp = row.created_at * 1000 - FRESH_AGE_US
+        await self._session.run(cql.INSERT_FRESH_SCHEDULE, (row.schedule_id, *schedule_values(row), timestamp))
+
+    def list_schedules(self, wanted: ScheduleFilter) -> AsyncIterator[Sequence[ScheduleRow]]:
+        """Every schedule that fits, by token, page by page."""
+        fields = wanted.given()
+        statement = cql.list_schedules(fields)
+
+        async def read_page(place: bytes | None) -> tuple[Sequence[ScheduleRow], bytes | None]:
+            await self._session.prepare([statement])
+            found = await self._page(statement, tuple(fields.values()), place)
+            return list(map(schedule_of, found.rows)), found.paging_state
+
+        return Pages(read_page)
+
+    def walk_schedules(self, segment: int, segments: int) -> AsyncIterator[Sequence[str]]:
+        """The ids of one of so many segments of the token ring, by token, page by page."""
+        after, through = (_FIRST + 2**64 * number // segments for number in (segment, segment + 1))
+        values = (after, min(through, _LAST))
+
+        async def read_page(place: bytes | None) -> tuple[Sequence[str], bytes | None]:
+            found = await self._page(cql.WALK_SCHEDULES, values, place)
+            return [schedule_id for (schedule_id,) in found.rows], found.paging_state
+
+        return Pages(read_page)
 
     async def _not_applied(self, row: ScheduleRow) -> ScheduleRow | None:
         found = await self._read_schedule(row.schedule_id)
@@ -209,21 +249,42 @@ class CassandraStore:
 
     async def _read_schedule(self, schedule_id: str) -> ScheduleRow | None:
         found = await self._session.run(cql.READ_SCHEDULE, (schedule_id,))
-        return _schedule_of(found.rows[0]) if found.rows else None
+        return schedule_of(found.rows[0]) if found.rows else None
+
+    # Calendars
+
+    async def read_calendars(self) -> Sequence[Calendar]:
+        """Every calendar, by name."""
+        found = await self._session.run(cql.READ_CALENDARS)
+        return sorted(map(calendar_of, found.rows), key=lambda calendar: calendar.name)
+
+    async def read_calendar(self, name: str) -> Calendar | None:
+        """One calendar, read serially."""
+        found = await self._session.run(cql.READ_CALENDAR, (name,))
+        return calendar_of(found.rows[0]) if found.rows else None
+
+    async def write_calendar(self, calendar: Calendar, expected_version: int) -> bool:
+        """Write the calendar where its name is at this version; 0: where the name has none."""
+        values = calendar_values(calendar)
+        if expected_version:
+            answer = await self._session.run(cql.REPLACE_CALENDAR, (*values, calendar.name, expected_version))
+        else:
+            answer = await self._session.run(cql.INSERT_CALENDAR, (calendar.name, *values))
+        return _applied(answer) or await self.read_calendar(calendar.name) == calendar
 
     # Leases and dispatchers
 
     async def read_leases(self) -> Sequence[Lease]:
         """Every lease, by shard range."""
         found = await self._session.run(cql.READ_LEASES, (list(range(self._shard_ranges)),))
-        return sorted((_lease_of(row) for row in found.rows), key=lambda lease: lease.shard_range)
+        return sorted((lease_of(row) for row in found.rows), key=lambda lease: lease.shard_range)
 
     async def read_lease(self, shard_range: int) -> Lease:
         """One lease, read serially."""
         found = await self._session.run(cql.READ_LEASE, (shard_range,))
         if not found.rows:
             raise NotInitialised(self.url)
-        return _lease_of(found.rows[0])
+        return lease_of(found.rows[0])
 
     async def acquire_lease(self, lease: Lease, expected_epoch: int) -> bool:
         """Write the lease where its range is at this epoch."""
@@ -253,7 +314,7 @@ class CassandraStore:
 
     def read_dead_letters(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[DeadLetter]]:
         """Dead letters of a range with after < at <= through, by instant, page by page: a read a day."""
-        return self._slots(cql.READ_DEAD_LETTERS, DAY_MS, Window(shard_range, after, through), _dead_letter_of)
+        return self._slots(cql.READ_DEAD_LETTERS, DAY_MS, Window(shard_range, after, through), dead_letter_of)
 
     # Pages
 
@@ -288,40 +349,3 @@ def _partition(bucket: Bucket) -> tuple[int, ...]:
 
 def _applied(answer: Rows) -> bool:
     return bool(answer.rows[0][0])
-
-
-def _schedule_values(row: ScheduleRow) -> tuple[Any, ...]:
-    """What the statements bind for every column but the id, in the order of the record."""
-    columns = msgspec.structs.asdict(row) | {
-        "state": row.state.value,
-        "replaced": list(row.replaced),
-        "spec": row.spec.decode(),
-    }
-    del columns["schedule_id"]
-    return tuple(columns.values())
-
-
-def _schedule_of(row: Sequence[Any]) -> ScheduleRow:
-    columns = dict(zip(ScheduleRow.__struct_fields__, row, strict=True))
-    columns |= {
-        "state": State(columns["state"]),
-        "replaced": tuple(tuple(pair) for pair in columns["replaced"] or ()),
-        "spec": columns["spec"].encode(),
-        "tags": frozenset(columns["tags"] or ()),
-    }
-    return ScheduleRow(**columns)
-
-
-def _lease_of(row: Sequence[Any]) -> Lease:
-    shard_range, owner, epoch, token = row
-    return Lease(shard_range=shard_range, owner=owner or None, epoch=epoch, token=token)
-
-
-def _marker_of(row: Sequence[Any]) -> PlacedMarker:
-    position, schedule_id, version, from_ms, until_ms, verify = row
-    marker = Marker(schedule_id=schedule_id, version=version, from_ms=from_ms, until_ms=until_ms, verify=verify)
-    return PlacedMarker(position, marker)
-
-
-def _dead_letter_of(row: Sequence[Any]) -> DeadLetter:
-    return DeadLetter(**dict(zip(DeadLetter.__struct_fields__, row, strict=True)))

@@ -10,6 +10,7 @@ No value bound here is ever null: a null is a tombstone.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tocsin.schema.levels import Level
@@ -100,24 +101,53 @@ READ_FRONTIER = _read(
     "WHERE shard_range = ? LIMIT 1"
 )
 
-# Schedules. A row is only ever written by a conditional write, and read serially.
+# Schedules. A row is written by conditional writes and read serially. The one exception is the first row of an id that
+# was generated: a plain write, timestamped an hour ago. Paxos gives every later write a timestamp of its own that is
+# near now, so that any of them wins, whatever the clocks say within the hour and whenever a copy of the first arrives.
 
-INSERT_SCHEDULE = _conditional("""
-    INSERT INTO schedules (schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags,
-                           created_at, updated_at, note)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS
-""")
+_INSERT_SCHEDULE = """
+    INSERT INTO schedules (schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, topic,
+                           tags, created_at, updated_at, note)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_SELECT_SCHEDULES = """
+    SELECT schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, topic, tags,
+           created_at, updated_at, note
+    FROM schedules
+"""
+
+INSERT_SCHEDULE = _conditional(f"{_INSERT_SCHEDULE} IF NOT EXISTS")
+INSERT_FRESH_SCHEDULE = _write(f"{_INSERT_SCHEDULE} USING TIMESTAMP ?")
 REPLACE_SCHEDULE = _conditional("""
     UPDATE schedules
     SET version = ?, "token" = ?, state = ?, since = ?, replaced = ?, until = ?, spec = ?, payload = ?, tenant = ?,
-        tags = ?, created_at = ?, updated_at = ?, note = ?
+        topic = ?, tags = ?, created_at = ?, updated_at = ?, note = ?
     WHERE schedule_id = ? IF version = ?
 """)
-READ_SCHEDULE = _serial_read("""
-    SELECT schedule_id, version, "token", state, since, replaced, until, spec, payload, tenant, tags,
-           created_at, updated_at, note
-    FROM schedules WHERE schedule_id = ?
-""")
+READ_SCHEDULE = _serial_read(f"{_SELECT_SCHEDULES} WHERE schedule_id = ?")
+WALK_SCHEDULES = _read("SELECT schedule_id FROM schedules WHERE token(schedule_id) > ? AND token(schedule_id) <= ?")
+_FITS = {"tenant": "tenant = ?", "tag": "tags CONTAINS ?", "state": "state = ?", "topic": "topic = ?"}
+
+
+def list_schedules(fields: Iterable[str]) -> Statement:
+    """The statement that lists schedules restricted by these fields of a filter, in their order.
+
+    It is not in `ALL`: a store prepares the few it needs when they are asked for.
+    """
+    conditions = " AND ".join(map(_FITS.__getitem__, fields))
+    return _read(f"{_SELECT_SCHEDULES} WHERE {conditions}" if conditions else _SELECT_SCHEDULES)
+
+
+# Calendars: few, read all at once by every dispatcher.
+
+READ_CALENDARS = _read('SELECT name, dates, version, "token" FROM calendars')
+READ_CALENDAR = _serial_read('SELECT name, dates, version, "token" FROM calendars WHERE name = ?')
+INSERT_CALENDAR = _conditional(
+    'INSERT INTO calendars (name, dates, version, "token") VALUES (?, ?, ?, ?) IF NOT EXISTS'
+)
+REPLACE_CALENDAR = _conditional(
+    'UPDATE calendars SET dates = ?, version = ?, "token" = ? WHERE name = ? IF version = ?'
+)
 
 # Leases: one partition each, so that two acquires never meet in Paxos unless they are for the same range. A quorum
 # read sees every acquire that was acknowledged; all of them are one statement, which the coordinator fans out.
@@ -165,8 +195,14 @@ ALL: tuple[Statement, ...] = (
     *RAISE_REGISTER.values(),
     READ_FRONTIER,
     INSERT_SCHEDULE,
+    INSERT_FRESH_SCHEDULE,
     REPLACE_SCHEDULE,
     READ_SCHEDULE,
+    WALK_SCHEDULES,
+    READ_CALENDARS,
+    READ_CALENDAR,
+    INSERT_CALENDAR,
+    REPLACE_CALENDAR,
     KEEP_LEASE,
     ACQUIRE_LEASE,
     READ_LEASES,

@@ -8,6 +8,7 @@ create is told from a conflicting one.
 from __future__ import annotations
 
 import enum
+from datetime import date
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -130,6 +131,8 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     spec: bytes
     payload: bytes = b""
     tenant: str = "default"
+    #: The spec's, beside it so that schedules can be listed by it.
+    topic: str = ""
     tags: frozenset[str] = frozenset()
     created_at: int
     updated_at: int
@@ -138,6 +141,34 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     def end_of(self, version: int) -> int | None:
         """Up to which nominal time this replaced version may still dispatch; None where it is not known here."""
         return next((end for replaced, end in self.replaced if replaced == version), None)
+
+
+class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which schedules are meant: those that fit every field given; None: any."""
+
+    tenant: str | None = None
+    #: One of the schedule's tags.
+    tag: str | None = None
+    state: State | None = None
+    topic: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """The fields that restrict, as a store compares them."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: getattr(value, "value", value) for name, value in fields.items() if value is not None}
+
+
+class Calendar(msgspec.Struct, frozen=True, kw_only=True):
+    """Dates on which schedules that name it do not run; each schedule reads them on its own zone's clock.
+
+    Written by a lightweight transaction with a fresh token, like a schedule.
+    """
+
+    name: str
+    dates: frozenset[date]
+    #: 1, and one more with each change.
+    version: int
+    token: bytes
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):

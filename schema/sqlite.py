@@ -13,6 +13,7 @@ The server's time is the host's: the injected clock.
 from __future__ import annotations
 
 import asyncio
+import operator
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -27,7 +28,7 @@ from tocsin.schema.errors import NotInitialised, ScheduleNotFound, StoreUnavaila
 from tocsin.schema.levels import Bucket
 from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.pages import Pages
-from tocsin.schema.schedules import Marker, ScheduleRow
+from tocsin.schema.schedules import Calendar, Marker, ScheduleFilter, ScheduleRow
 from tocsin.schema.sqlite_file import Source
 from tocsin.schema.sqlite_thread import LOCK_POLL_MS, ConnectionThread
 from tocsin.schema.store import (
@@ -54,12 +55,8 @@ READ_GROUP_MAX = 16
 #: Positions before all and after all.
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
-#: Where a page ended: the key of its last row within its partition.
-PackPlace = tuple[int, bytes]
-MarkerPlace = tuple[int, str, int]
-LetterPlace = tuple[int, str]
-
 Result = TypeVar("Result")
+Record = TypeVar("Record")
 
 
 class SqliteStore:
@@ -145,12 +142,7 @@ class SqliteStore:
         start = (_FIRST if after is None else after + 1, b"")
         end = _LAST if through is None else through
 
-        async def read_page(place: PackPlace | None) -> tuple[Sequence[PackRow], PackPlace | None]:
-            values = (*key, *(place or start), end, self._page_rows)
-            rows = [PackRow(*row) for row in await self._fetch(sql.READ_PACKS, values)]
-            return rows, rows[-1][:2] if len(rows) == self._page_rows else None
-
-        return Pages(read_page)
+        return self._pages(sql.READ_PACKS, lambda place: (*key, *(place or start), end), PackRow._make, 2)
 
     async def write_marker(self, position: int, shard_range: int, marker: Marker) -> None:
         """Write a change marker at a position of a range."""
@@ -167,14 +159,10 @@ class SqliteStore:
 
     def read_markers(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[PlacedMarker]]:
         """Change markers of a range with after < position <= through, by position, page by page."""
-
-        async def read_page(place: MarkerPlace | None) -> tuple[Sequence[PlacedMarker], MarkerPlace | None]:
-            values = (shard_range, *(place or (after + 1, "", _FIRST)), through, self._page_rows)
-            rows = await self._fetch(sql.READ_MARKERS, values)
-            last = (rows[-1][0], rows[-1][1], rows[-1][2]) if len(rows) == self._page_rows else None
-            return [sql.marker_of(row) for row in rows], last
-
-        return Pages(read_page)
+        start = (after + 1, "", _FIRST)
+        return self._pages(
+            sql.READ_MARKERS, lambda place: (shard_range, *(place or start), through), sql.marker_of, len(start)
+        )
 
     # The frontier
 
@@ -228,6 +216,38 @@ class SqliteStore:
 
         return await self._submit(work, writes=True)
 
+    async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
+        """Write the first row of an id that was generated for it. Its repeat changes nothing, whatever came between."""
+        await self._execute(sql.INSERT_SCHEDULE, sql.schedule_parameters(row))
+
+    def list_schedules(self, wanted: ScheduleFilter) -> AsyncIterator[Sequence[ScheduleRow]]:
+        """Every schedule that fits, by id, page by page."""
+        fields = wanted.given()
+        statement = sql.list_schedules(fields)
+        return self._pages(statement, lambda place: (*fields.values(), *(place or ("",))), sql.schedule_of, 1)
+
+    def walk_schedules(self, segment: int, segments: int) -> AsyncIterator[Sequence[str]]:
+        """The ids of one of so many segments, oldest first, page by page."""
+        return self._pages(
+            sql.WALK_SCHEDULES, lambda place: (segments, segment, *(place or (0,))), operator.itemgetter(1), 1
+        )
+
+    # Calendars
+
+    async def read_calendars(self) -> Sequence[Calendar]:
+        """Every calendar, by name."""
+        return [sql.calendar_of(row) for row in await self._fetch(sql.READ_CALENDARS, ())]
+
+    async def read_calendar(self, name: str) -> Calendar | None:
+        """One calendar, read behind every write submitted before."""
+        row = await self._submit(lambda at: at.execute(sql.READ_CALENDAR, (name,)).fetchone(), writes=False)
+        return None if row is None else sql.calendar_of(row)
+
+    async def write_calendar(self, calendar: Calendar, expected_version: int) -> bool:
+        """Write the calendar where its name is at this version; 0: where the name has none."""
+        values = sql.calendar_parameters(calendar) | {"expected_version": expected_version}
+        return bool(await self._execute(sql.WRITE_CALENDAR, values))
+
     # Leases and dispatchers
 
     async def read_leases(self) -> Sequence[Lease]:
@@ -270,13 +290,10 @@ class SqliteStore:
 
     def read_dead_letters(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[DeadLetter]]:
         """Dead letters of a range with after < at <= through, by instant, page by page."""
-
-        async def read_page(place: LetterPlace | None) -> tuple[Sequence[DeadLetter], LetterPlace | None]:
-            values = (shard_range, *(place or (after + 1, "")), through, self._page_rows)
-            rows = [sql.dead_letter_of(row) for row in await self._fetch(sql.READ_DEAD_LETTERS, values)]
-            return rows, (rows[-1].at, rows[-1].occurrence_key) if len(rows) == self._page_rows else None
-
-        return Pages(read_page)
+        start = (after + 1, "")
+        return self._pages(
+            sql.READ_DEAD_LETTERS, lambda place: (shard_range, *(place or start), through), sql.dead_letter_of, 2
+        )
 
     # Threads
 
@@ -318,6 +335,23 @@ class SqliteStore:
         return await self._reader.submit(
             lambda connection: connection.execute(statement, values).fetchall(), writes=False
         )
+
+    def _pages(
+        self,
+        statement: str,
+        values_at: Callable[[tuple[Any, ...] | None], tuple[Any, ...]],
+        record_of: Callable[[tuple[Any, ...]], Record],
+        key_columns: int,
+    ) -> AsyncIterator[Sequence[Record]]:
+        """Rows by a key, their first columns; `values_at` binds where the page before ended (None: the start)."""
+
+        async def read_page(
+            place: tuple[Any, ...] | None,
+        ) -> tuple[Sequence[Record], tuple[Any, ...] | None]:
+            rows = await self._fetch(statement, (*values_at(place), self._page_rows))
+            return list(map(record_of, rows)), rows[-1][:key_columns] if len(rows) == self._page_rows else None
+
+        return Pages(read_page)
 
     def _purge(self, writer: ConnectionThread) -> None:
         """Take out some rows that have expired, in the transaction of the writes that follow."""
