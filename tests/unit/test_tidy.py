@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -39,19 +40,29 @@ def written_files() -> Iterator[Path]:
         yield from (path for path in files if path.suffix in {"", ".md", ".toml", ".yaml", ".xml", ".properties"})
 
 
+@functools.cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(text_of(path))))
+
+
 def shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
 def test_no_file_is_longer_than_four_hundred_lines() -> None:
-    lengths = {shown(path): len(path.read_text().splitlines()) for path in python_files("tocsin", "tests", *ROOMS)}
+    lengths = {shown(path): len(text_of(path).splitlines()) for path in python_files("tocsin", "tests", *ROOMS)}
     assert {path: lines for path, lines in lengths.items() if lines > FILE_LINES_MAX} == {}
 
 
 def test_no_function_is_longer_than_seventy_lines() -> None:
     long = {}
     for path in python_files("tocsin", "tests", *ROOMS):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > FUNCTION_LINES_MAX:
@@ -73,7 +84,7 @@ def test_nothing_is_left_to_do_in_the_code() -> None:
     found = [
         f"{shown(path)}:{number}"
         for path in written_files()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if UNFINISHED.search(line)
     ]
     assert found == []
@@ -83,7 +94,7 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
     found = [
         f"{shown(path)}:{number}"
         for path in written_files()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if OF_ONE_MACHINE.search(line)
     ]
     assert found == []
@@ -94,7 +105,7 @@ def test_the_core_asks_no_clock_and_no_luck_of_its_own() -> None:
     for path in python_files(*CORE):
         if path == ROOT / "schema" / "clock.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             modules = set(imported_roots(node))
             if modules & CLOCK_MODULES or dotted(node) in CLOCK_CALLS:
                 found.append(f"{shown(path)}:{getattr(node, 'lineno', 0)}")
@@ -124,7 +135,7 @@ def module_name(path: Path) -> str:
 def mentioned(path: Path, modules: dict[str, Path]) -> set[str]:
     """The modules a file imports, and those it starts as programs of their own by name; with their packages."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
