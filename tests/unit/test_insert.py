@@ -193,11 +193,13 @@ async def test_a_source_that_is_committed_ends_the_demotions(world: World) -> No
 
 
 async def test_a_cascade_compares_its_day_with_committed_far(world: World) -> None:
-    await world.seal(committed=START_MS + DAY_MS, committed_far=START_MS + 499)
-    (place,) = await world.inserter().insert([Placement(entry(2 * MINUTE_MS), source=START_MS + 500)], cascade=True)
+    day = START_MS + 3 * DAY_MS
+    placement = Placement(entry(2 * MINUTE_MS), source=day)
+    await world.seal(committed=day, committed_far=day - 1)
+    (place,) = await world.inserter().insert([placement], cascade=True)
     assert place is not None
-    await world.seal(committed_far=START_MS + 500)
-    assert await world.inserter().insert([Placement(entry(2 * MINUTE_MS), START_MS + 500)], cascade=True) == [None]
+    await world.seal(committed_far=day)
+    assert await world.inserter().insert([placement], cascade=True) == [None]
 
 
 # Deadlines
