@@ -1,0 +1,73 @@
+"""What the prose says exists: modules, commands, links, and a first schedule that runs as printed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from tocsin.deploy.application import application
+from tocsin.schema.open_store import open_store
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("schema", "producer", "dispatcher", "loadtest", "deploy", "tocsin")
+PROSE = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CHANGELOG.md")
+
+
+def prose(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_every_module_that_is_named_exists(name: str) -> None:
+    for module in re.findall(r"`((?:\w+/)?\w+\.py)`", prose(name)):
+        places = [ROOT / module] if "/" in module else [ROOT / room / module for room in ROOMS]
+        assert any(place.is_file() for place in places), module
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose(name)):
+        assert (ROOT / target).exists(), target
+
+
+def test_every_command_that_is_shown_exists() -> None:
+    group = typer.main.get_command(application())
+    shown = set(re.findall(r"(?:\$ |`)tocsin ([a-z]+)", "".join(map(prose, PROSE))))
+    assert shown >= {"dev", "create", "next"}
+    assert shown <= set(getattr(group, "commands", {}))
+
+
+def test_every_target_of_make_that_is_shown_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:\$ |`)make ([a-z]+)", "".join(map(prose, PROSE)))) <= targets
+
+
+def test_every_word_has_one_line_in_the_glossary() -> None:
+    words = [
+        word.strip()
+        for line in prose("GLOSSARY.md").splitlines()
+        if line.startswith("| ") and not line.startswith("| word ")
+        for word in line.split("|")[1].split(",")
+    ]
+    assert len(words) > 80
+    assert sorted(word for word in words if words.count(word) > 1) == []
+
+
+def test_the_first_schedule_runs_as_it_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def initialise() -> None:
+        store = open_store("sqlite:///tocsin.db", create=True)
+        await store.open()
+        await store.close()
+
+    asyncio.run(initialise())
+    (code,) = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == "ChangeOutcome.PREVENTED\n"
