@@ -10,7 +10,7 @@ import typer
 
 from tocsin.deploy import change, create, demo, dev, dispatch, initialise, show, status, up
 from tocsin.deploy import next as next_
-from tocsin.deploy.configuration import chosen_file
+from tocsin.deploy.configuration import CONFIG_VARIABLE, chosen_file
 from tocsin.deploy.examples import EXAMPLES
 
 #: In the order in which a newcomer meets them.
@@ -38,7 +38,7 @@ def tocsin(
     *,
     config: Annotated[
         Path | None,
-        typer.Option(envvar="TOCSIN_CONFIG", metavar="FILE", help="Settings.", show_default="./tocsin.toml, if there"),
+        typer.Option(envvar=CONFIG_VARIABLE, metavar="FILE", help="Settings.", show_default="./tocsin.toml, if there"),
     ] = None,
     show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the release.")] = False,
 ) -> None:

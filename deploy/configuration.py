@@ -34,6 +34,8 @@ from tocsin.schema.errors import SettingsError
 from tocsin.schema.timing import Timing
 
 FILE_NAME: Final = "tocsin.toml"
+#: Names the file in place of --config.
+CONFIG_VARIABLE: Final = "TOCSIN_CONFIG"
 #: The file that --config named for this run; without one, FILE_NAME where it exists.
 chosen_file: ContextVar[Path | None] = ContextVar("chosen_file", default=None)
 

@@ -16,7 +16,14 @@ from typing import Annotated
 import structlog
 import typer
 
-from tocsin.deploy.configuration import Configuration, SinkOption, StoreOption, read_configuration
+from tocsin.deploy.configuration import (
+    CONFIG_VARIABLE,
+    Configuration,
+    SinkOption,
+    StoreOption,
+    chosen_file,
+    read_configuration,
+)
 from tocsin.deploy.dispatcher_process import EXIT_AT_ONCE, run_dispatcher
 from tocsin.deploy.metrics_server import next_address
 from tocsin.dispatcher.log import configure_log
@@ -77,6 +84,12 @@ def dispatcher_command(store: str, sink: str, *, metrics: str, log: str) -> list
     return [*program, "--supervisor", str(os.getpid()), *words]
 
 
+def inherited_environment() -> dict[str, str]:
+    """Ours, with the file that --config named: its settings hold for every process of the command."""
+    file = chosen_file.get()
+    return dict(os.environ) | ({} if file is None else {CONFIG_VARIABLE: str(file)})
+
+
 def _log_form(configuration: Configuration) -> str:
     if configuration.log == "auto":
         return "text" if sys.stderr.isatty() else "json"
@@ -94,6 +107,7 @@ async def _run_processes(configuration: Configuration) -> int:
                 metrics=next_address(configuration.metrics, number),
                 log=_log_form(configuration),
             ),
+            env=inherited_environment(),
             start_new_session=True,
         )
         for number in range(configuration.processes)

@@ -21,6 +21,8 @@ from tocsin.schema.timing import Timing
 #: More ranges than this are more leases and registers than heartbeats can carry.
 SHARD_RANGES_MAX = 1_024
 SUB_PARTITIONS_MAX = 65_536
+#: Two nodes of three are a majority: one may fail.
+DEFAULT_REPLICATION = 3
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +35,7 @@ def init(
     *,
     replication: Annotated[
         int, typer.Option(min=1, max=9, help="Cassandra: in how many nodes of a data centre each row is.")
-    ] = 3,
+    ] = DEFAULT_REPLICATION,
     shard_ranges: Annotated[
         int | None, typer.Option(min=1, max=SHARD_RANGES_MAX, help="Units of lease, fixed for ever.", show_default="64")
     ] = None,

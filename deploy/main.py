@@ -1,7 +1,7 @@
 """The entry point of the `tocsin` command: what went wrong becomes a sentence and an exit code, never a traceback.
 
 Exit codes: 0 done, 1 refused, 2 the command line is malformed, 3 not found, 4 conflict, 5 outcome unknown,
-6 unavailable, 70 a fault of ours (as EX_SOFTWARE), 130 interrupted, 141 the reader of our output has gone.
+6 unavailable, 70 a fault of ours (as EX_SOFTWARE), 130 interrupted.
 
 The base install is the client and has no command line. Nothing is imported here that it lacks, so that a missing extra
 is named and never an ImportError.
@@ -9,6 +9,7 @@ is named and never an ImportError.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Final
@@ -37,7 +38,6 @@ EXIT_CODES: Final[tuple[tuple[tuple[type[TocsinError], ...], int], ...]] = (
 EXIT_REFUSED: Final = 1
 EXIT_FAULT: Final = 70
 EXIT_INTERRUPTED: Final = 130
-EXIT_READER_GONE: Final = 141
 
 #: Set to anything, it shows the traceback of a fault of ours.
 TRACEBACK_VARIABLE: Final = "TOCSIN_TRACEBACK"
@@ -54,6 +54,9 @@ def main() -> None:
 
 def run() -> int:
     """Run the command line; returns the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that lacks a sign gets its code, never an error instead of an answer.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from tocsin.deploy.application import application
 
@@ -67,10 +70,6 @@ def run() -> int:
         return _missing(error)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whatever is still buffered would fail again when the interpreter flushes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_READER_GONE
     except Exception as fault:  # noqa: BLE001 — the one place where a fault of ours becomes a sentence
         return _fault(fault)
     return 0
@@ -93,7 +92,7 @@ def advice(error: TocsinError) -> str:
     if isinstance(error, InvalidSchedule):
         return "Nothing was written; correct it and repeat the command."
     if isinstance(error, StoreUnavailable):
-        return "Try again once it answers; where it is comes from --store, TOCSIN_STORE or tocsin.toml."
+        return "Where the store is comes from --store, TOCSIN_STORE or tocsin.toml."
     return ""
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tocsin.deploy.initialise import DEFAULT_REPLICATION
 from tocsin.deploy.maven import Report, cache_folder
 from tocsin.deploy.stack import LocalStack
 from tocsin.deploy.stack_plan import StackPlan, read_plan
@@ -77,7 +78,8 @@ def _print_urls(console: Console, plan: StackPlan) -> None:
     table.add_column(overflow="fold")
     table.add_row("store", plan.store_url("tocsin"))
     table.add_row("sink", plan.sink_url)
-    table.add_row("next", f"tocsin init {plan.store_url('tocsin')}")
+    fewer = f" --replication {plan.nodes}" if plan.nodes < DEFAULT_REPLICATION else ""
+    table.add_row("next", f"tocsin init {plan.store_url('tocsin')}{fewer}")
     console.print(table)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import tocsin
 
-from tocsin.deploy.configuration import read_configuration
+from tocsin.deploy.configuration import CONFIG_VARIABLE, chosen_file, read_configuration
+from tocsin.deploy.dispatch import inherited_environment
 from tocsin.schema.errors import SettingsError
 
 
@@ -85,6 +86,15 @@ def test_a_named_file_is_read_and_has_to_exist(folder: Path) -> None:
     missing = tocsin("--config", "none.toml", "status")
     assert missing.code == 1
     assert "none.toml does not exist" in missing.err
+
+
+def test_every_process_of_a_command_reads_the_file_that_config_named() -> None:
+    token = chosen_file.set(Path("other.toml"))
+    try:
+        assert inherited_environment()[CONFIG_VARIABLE] == "other.toml"
+    finally:
+        chosen_file.reset(token)
+    assert CONFIG_VARIABLE not in inherited_environment()
 
 
 def test_credentials_in_the_environment_are_no_unknown_settings(monkeypatch: pytest.MonkeyPatch) -> None:

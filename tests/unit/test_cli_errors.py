@@ -101,6 +101,18 @@ def test_a_malformed_command_line_is_answered_with_two(arguments: list[str]) -> 
     assert "--help" in answer.err
 
 
+def test_a_terminal_without_our_signs_gets_their_codes() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "tocsin.deploy.main", "--help"],
+        env={"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert (told.returncode, told.stderr) == (0, b"")
+    assert b"tocsin demo" in told.stdout
+
+
 def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
     def fail() -> None:
         raise error
