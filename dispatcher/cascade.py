@@ -18,7 +18,7 @@ import msgspec
 from tocsin.dispatcher.reading import DecodedPack
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Answer, judge_entry
-from tocsin.producer.audit import entry_for
+from tocsin.producer.arming import entry_for
 from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry
 from tocsin.schema.schedules import ScheduleRow, decode_spec

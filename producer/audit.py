@@ -1,69 +1,111 @@
-"""The audit's rule: insert what should be armed; harmless where it is.
+"""The audit: a paced walk over `schedules` that makes the levels agree with it.
 
-The source is the due itself: where committed has reached it, the occurrence was dispatched and its successor armed, and
-nothing is left to do. A chain that meets an entry waiting already ends there, so a second copy never becomes a second
-chain.
+For each schedule it arms what should be armed, by the rule of arming.py, harmless where it is armed already; and it
+repeats the change marker of a change whose replaced chain may still be about, so that what should have ended ends. It
+is what heals a store after an outage longer than retention, a restore, a replaced node, or new zone rules.
+
+Ids are walked in segments of the store's own key order; the rows are read again serially before anything is written,
+so an old page never arms an old version.
 """
 
 from __future__ import annotations
 
-from tocsin.producer.insert import Inserter, Place, Placement
-from tocsin.schema.entries import Entry
-from tocsin.schema.instants import SECOND_MS
-from tocsin.schema.schedules import ScheduleRow, Spec, State, decode_spec
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tocsin.producer.arming import arm_again
+from tocsin.producer.insert import Inserter
+from tocsin.producer.persistence import Persistence
+from tocsin.schema.clock import Clock, StoreClock
+from tocsin.schema.levels import Levels
+from tocsin.schema.schedules import Marker, ScheduleRow
+from tocsin.schema.store import Store
+
+#: Schedules read and armed at once.
+BATCH = 200
 
 
-def entry_for(row: ScheduleRow, spec: Spec, nominal: int, *, previous: int = 0) -> Entry:
-    """The entry of one occurrence of a schedule."""
-    return Entry(
-        schedule_id=row.schedule_id,
-        scheduled_for=nominal,
-        due=spec.due_of(row.schedule_id, nominal),
-        version=row.version,
-        previous=previous,
-        spec=row.spec,
-        payload=row.payload,
-    )
+@dataclass
+class AuditReport:
+    """What a walk has met so far."""
+
+    #: By tenant and state.
+    checked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Occurrences inserted; most of them waited already.
+    armed: int = 0
+    #: Change markers repeated.
+    ended: int = 0
+
+    @property
+    def count(self) -> int:
+        """Schedules checked."""
+        return self.checked.total()
 
 
-def entry_from(row: ScheduleRow, instant: int) -> Entry | None:
-    """The schedule's first occurrence at or after the instant; None where it is not active or has none left."""
-    if row.state is not State.ACTIVE:
-        return None
-    spec = decode_spec(row.spec)
-    nominal = spec.first_from(max(row.since, instant))
-    return None if nominal is None else entry_for(row, spec, nominal)
+class Audit:
+    """Walks schedules and arms them again.
 
-
-def entry_due_from(row: ScheduleRow, instant: int) -> Entry | None:
-    """The schedule's first occurrence *due* at or after the instant: what jitter holds back is still to come."""
-    if row.state is not State.ACTIVE:
-        return None
-    spec = decode_spec(row.spec)
-    nominal = spec.first_from(max(row.since, _held_back_from(spec, instant)))
-    while nominal is not None and spec.due_of(row.schedule_id, nominal) < instant:
-        nominal = spec.next_after(nominal)
-    return None if nominal is None else entry_for(row, spec, nominal)
-
-
-def _held_back_from(spec: Spec, instant: int) -> int:
-    """Where to begin so as to meet whatever jitter holds back: close by, where occurrences are dense.
-
-    An occurrence is due before the next one is nominal, so only the last one before the instant can be held back.
+    Args:
+        store: holds them.
+        levels: the store's geometry.
+        inserter: the insert rule.
+        store_clock: says what is still to come.
+        clock: paces the walk.
+        per_second: schedules a second at most.
     """
-    back_ms = SECOND_MS
-    while back_ms < spec.jitter_ms:
-        nominal = spec.first_from(instant - back_ms)
-        if nominal is not None and nominal < instant:
-            return nominal
-        back_ms *= 2
-    return instant - spec.jitter_ms
 
+    def __init__(
+        self,
+        store: Store,
+        levels: Levels,
+        inserter: Inserter,
+        *,
+        store_clock: StoreClock,
+        clock: Clock,
+        per_second: int,
+    ) -> None:
+        self._store = store
+        self._levels = levels
+        self._inserter = inserter
+        self._store_clock = store_clock
+        self._clock = clock
+        self._per_second = per_second
+        self._persistence = Persistence(clock, levels.timing)
 
-async def insert_next(inserter: Inserter, row: ScheduleRow, now: int, *, deadline: int | None = None) -> Place | None:
-    """Arm the schedule's next occurrence; None: nothing had to be done."""
-    entry = entry_due_from(row, now)
-    if entry is None:
-        return None
-    (place,) = await inserter.insert([Placement(entry, source=entry.due)], deadline=deadline)
-    return place
+    async def walk(
+        self, segment: int, segments: int, report: AuditReport, *, progress: Callable[[AuditReport], None] | None = None
+    ) -> AuditReport:
+        """Audit one of so many segments; the report grows as it goes on, and is told after each batch."""
+        pages = self._store.walk_schedules(segment, segments)
+        while (ids := await self._persistence.until_answered(lambda: anext(pages, None))) is not None:
+            for start in range(0, len(ids), BATCH):
+                await self._audit(ids[start : start + BATCH], report)
+                if progress is not None:
+                    progress(report)
+        return report
+
+    async def _audit(self, ids: Sequence[str], report: AuditReport) -> None:
+        began = self._clock.monotonic_ms()
+        rows = await self._persistence.until_answered(lambda: self._store.read_schedules(ids))
+        now = self._store_clock.now_ms()
+        for row in rows.values():
+            report.checked[row.tenant, row.state.value] += 1
+            if row.replaced and row.until >= now:
+                await self._end_replaced(row)
+                report.ended += 1
+        report.armed += await arm_again(self._inserter, list(rows.values()), now)
+        spent = self._clock.monotonic_ms() - began
+        await self._clock.sleep_ms(max(0, len(ids) * 1000 // self._per_second - spent))
+
+    async def _end_replaced(self, row: ScheduleRow) -> None:
+        def marker_at(position: int) -> Marker:
+            return Marker(
+                schedule_id=row.schedule_id,
+                version=row.version,
+                from_ms=row.replaced[0][1],
+                until_ms=max(row.until, position + self._levels.timing.marker_slack_ms),
+                verify=False,
+            )
+
+        await self._inserter.insert_marker(self._levels.shard_range(row.schedule_id), marker_at)

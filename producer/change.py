@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tocsin.producer.audit import entry_from, insert_next
+from tocsin.producer.arming import arm_again, entry_from
 from tocsin.producer.insert import Inserter, Place, Placement
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.clock import Clock, StoreClock
@@ -242,7 +242,7 @@ class Changes:
         if frontier.committed < entry.due:
             await self._inserter.insert([Placement(entry, source=entry.due)], deadline=deadline)
         else:
-            await insert_next(self._inserter, row, self._store_clock.now_ms(), deadline=deadline)
+            await arm_again(self._inserter, [row], self._store_clock.now_ms(), deadline=deadline)
 
     async def _day_was_sealed(self, place: Place, row: ScheduleRow, deadline: int) -> bool:
         """Whether a far pointer's day was sealed since it was written ahead: its owner may have judged it too early."""

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tocsin.producer.audit import entry_due_from
+from tocsin.producer.arming import entry_due_from
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.recurrence import AnyRecurrence
 from tocsin.schema.schedules import CatchUp, ScheduleRow, State, decode_spec

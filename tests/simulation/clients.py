@@ -1,4 +1,4 @@
-"""Client processes: each makes one call with the shipped scheduler, repeats it where its outcome is unknown, or dies."""
+"""Clients: each process makes one call with the shipped scheduler, repeats it while its outcome is unknown, or dies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.event_loop import Process
 from simulation.history import Acknowledged, History
 from simulation.scenario import TIMING, Audit, Call, Herd, Wanted
 from simulation.traps import Trap
-from tocsin.producer.audit import insert_next
+from tocsin.producer.arming import arm_again
 from tocsin.producer.results import Change, ChangeOutcome, Schedule
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.schema.errors import OutcomeUnknown, StoreTimeout, StoreUnavailable, TocsinError
@@ -99,7 +99,7 @@ class Clients:
                     if row is not None:
                         history.doubled.add(audit.schedule_id)
                         history.note(f"the audit looks at {audit.schedule_id} v{row.version}")
-                        await insert_next(changes._inserter, row, scheduler._store_clock.now_ms(), deadline=deadline)
+                        await arm_again(changes._inserter, [row], scheduler._store_clock.now_ms(), deadline=deadline)
             except (StoreTimeout, StoreUnavailable) as error:
                 history.note(f"the audit of {audit.schedule_id} gives up: {error!r}")
 
@@ -151,8 +151,11 @@ async def _operate(scheduler: AsyncScheduler, call: Call) -> Schedule | Change:
         assert wanted is not None
         changes = {"recurrence": recurrence_of(wanted), "topic": wanted.topic, **_fields(wanted)}
         return await scheduler.update(schedule_id, **changes)
-    operation = {"pause": scheduler.pause, "resume": scheduler.resume, "cancel": scheduler.cancel}[call.operation]
-    return await operation(schedule_id)
+    if call.operation == "pause":
+        return await scheduler.pause(schedule_id)
+    if call.operation == "resume":
+        return await scheduler.resume(schedule_id)
+    return await scheduler.cancel(schedule_id)
 
 
 def _fields(wanted: Wanted) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What should be armed now: the first occurrence that is still due, jitter included."""
+"""The audit makes the levels agree with `schedules`, at its pace, and is harmless where they do."""
 
 from __future__ import annotations
 
@@ -6,33 +6,15 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from unit.manual_clock import START_MS
 from unit.scripted_store import World, a_world
 
-from tocsin.producer.audit import entry_due_from, entry_from, insert_next
-from tocsin.producer.results import schedule_of
-from tocsin.schema.instants import HOUR_MS, MINUTE_MS, to_datetime
-from tocsin.schema.levels import Level
+from tocsin.producer.audit import BATCH, Audit, AuditReport
+from tocsin.schema.instants import HOUR_MS, SECOND_MS, to_datetime
 from tocsin.schema.recurrence import Every
 from tocsin.schema.schedules import ScheduleRow, Spec, State, encode_spec
 
-START = to_datetime(START_MS)
-
-
-def row(period: timedelta = timedelta(hours=1), state: State = State.ACTIVE, **fields: int) -> ScheduleRow:
-    return ScheduleRow(
-        schedule_id="s",
-        version=3,
-        token=b"",
-        state=state,
-        since=START_MS,
-        spec=encode_spec(Spec(recurrence=Every(period, anchor=START), topic="t", **fields)),  # type: ignore[arg-type]
-        payload=b"p",
-        created_at=START_MS,
-        updated_at=START_MS,
-    )
+HOURLY = encode_spec(Spec(recurrence=Every(timedelta(hours=1), anchor=to_datetime(START_MS + HOUR_MS)), topic="t"))
 
 
 @pytest.fixture
@@ -41,60 +23,83 @@ async def world() -> AsyncIterator[World]:
         yield made
 
 
-def test_an_occurrence_whose_jitter_is_running_is_still_the_next() -> None:
-    jittered = row(jitter_ms=HOUR_MS)
-    first = entry_from(jittered, START_MS)
-    assert first is not None
-    assert first.due > START_MS + MINUTE_MS
-    assert entry_due_from(jittered, first.due - 1) == first
-    assert entry_due_from(jittered, first.due) == first
-    after = entry_due_from(jittered, first.due + 1)
-    assert after is not None
-    assert after.scheduled_for == START_MS + HOUR_MS
+async def keep(world: World, count: int, state: State = State.ACTIVE, *, until: int = 0, prefix: str = "s") -> None:
+    for number in range(count):
+        row = ScheduleRow(
+            schedule_id=f"{prefix}{number}",
+            version=7,
+            token=b"t",
+            state=state,
+            since=START_MS,
+            replaced=((6, 0),) if until else (),
+            until=until,
+            spec=HOURLY,
+            created_at=START_MS,
+            updated_at=START_MS,
+        )
+        assert await world.store.inner.insert_schedule(row) is None
 
 
-@given(st.integers(1, 5_000), st.integers(0, 12 * HOUR_MS), st.integers(-HOUR_MS, 20 * HOUR_MS))
-def test_it_is_what_a_walk_from_the_beginning_finds(period_s: int, jitter_ms: int, ahead_ms: int) -> None:
-    found = row(timedelta(seconds=period_s), jitter_ms=jitter_ms)
-    instant = START_MS + min(ahead_ms, 500_000 * period_s)
-    spec = Spec(recurrence=Every(timedelta(seconds=period_s), anchor=START), topic="t", jitter_ms=jitter_ms)
-    nominal = START_MS
-    while spec.due_of("s", nominal) < instant:
-        nominal += period_s * 1_000
-    entry = entry_due_from(found, instant)
-    assert entry is not None
-    assert (entry.scheduled_for, entry.due) == (nominal, spec.due_of("s", nominal))
+def audit(world: World, per_second: int = 1000) -> Audit:
+    return Audit(
+        world.store,  # type: ignore[arg-type]
+        world.levels,
+        world.inserter(),
+        store_clock=world.store_clock,
+        clock=world.clock,
+        per_second=per_second,
+    )
 
 
-@pytest.mark.parametrize("state", [State.PAUSED, State.CANCELLED])
-def test_what_is_not_active_has_nothing_to_arm(state: State) -> None:
-    assert entry_due_from(row(state=state), START_MS) is None
-    assert entry_from(row(state=state), START_MS) is None
+async def walked(world: World, segments: int = 1, per_second: int = 1000) -> AuditReport:
+    report = AuditReport()
+    for segment in range(segments):
+        await audit(world, per_second).walk(segment, segments, report)
+    return report
 
 
-def test_what_is_over_has_nothing_to_arm() -> None:
-    assert entry_due_from(row(until=START_MS + HOUR_MS), START_MS + HOUR_MS + 1) is None
+@pytest.mark.parametrize("segments", [1, 3])
+async def test_every_active_schedule_is_armed_and_each_is_counted(world: World, segments: int) -> None:
+    await keep(world, 5)
+    await keep(world, 2, State.PAUSED, prefix="p")
+    report = await walked(world, segments)
+    assert report.count == 7
+    assert report.checked == {("default", "active"): 5, ("default", "paused"): 2}
+    assert report.armed == 5
+    assert [entry.scheduled_for for _, _, entry in await world.waiting("s3")] == [START_MS + HOUR_MS]
+    assert await world.waiting("p0") == []
 
 
-def test_a_schedule_shows_when_it_is_next_due() -> None:
-    jittered = row(jitter_ms=HOUR_MS)
-    entry = entry_due_from(jittered, START_MS + 5)
-    assert entry is not None
-    assert schedule_of(jittered, START_MS + 5).next_at == to_datetime(entry.due)
-    assert schedule_of(row(state=State.PAUSED), START_MS).next_at is None
+async def test_what_was_dispatched_already_is_left_alone(world: World) -> None:
+    await keep(world, 1)
+    await world.seal("s0", committed=START_MS + HOUR_MS)
+    assert (await walked(world)).armed == 0
 
 
-async def test_what_should_be_armed_is_inserted(world: World) -> None:
-    place = await insert_next(world.inserter(), row(), START_MS + 1)
-    assert place is not None
-    assert (place.level, place.position) == (Level.MINUTE, START_MS + HOUR_MS)
+async def test_the_marker_of_a_change_that_may_still_matter_is_repeated(world: World) -> None:
+    await keep(world, 1, State.CANCELLED, until=START_MS + HOUR_MS)
+    await keep(world, 1, State.CANCELLED, until=START_MS - 1, prefix="old")
+    assert (await walked(world)).ended == 1
+    ((_, marker),) = world.store.markers
+    assert (marker.schedule_id, marker.version, marker.from_ms, marker.verify) == ("s0", 7, 0, False)
 
 
-async def test_nothing_is_done_where_it_was_dispatched_already(world: World) -> None:
-    await world.seal(committed=START_MS + HOUR_MS)
-    assert await insert_next(world.inserter(), row(), START_MS + 1) is None
+async def test_the_walk_keeps_to_its_rate(world: World) -> None:
+    await keep(world, 2 * BATCH)
+    began = world.clock.monotonic_ms()
+    await walked(world, per_second=BATCH)
+    assert world.clock.monotonic_ms() - began >= 2 * SECOND_MS
 
 
-async def test_nothing_is_done_where_nothing_is_left(world: World) -> None:
-    assert await insert_next(world.inserter(), row(state=State.PAUSED), START_MS) is None
-    assert world.store.packs == []
+async def test_progress_is_told_after_each_batch(world: World) -> None:
+    await keep(world, BATCH + 1)
+    told: list[int] = []
+    await audit(world).walk(0, 1, AuditReport(), progress=lambda report: told.append(report.count))
+    assert told[-1] == BATCH + 1
+    assert len(told) > 1
+
+
+async def test_a_read_that_times_out_is_repeated(world: World) -> None:
+    await keep(world, 1)
+    world.store.fail("read_schedules")
+    assert (await walked(world)).armed == 1
