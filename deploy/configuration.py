@@ -68,6 +68,8 @@ class Configuration(BaseSettings):
     #: How long a command waits for the store.
     timeout_ms: int = Field(10_000, ge=1, le=600_000)
     kafka_client: Literal["confluent-kafka", "kafka-python"] = "confluent-kafka"
+    #: Topics that may be published to, with * and ? as in file names; empty: every topic the broker lets us.
+    allowed_topics: tuple[str, ...] = ()
     #: How many dispatcher processes `tocsin dispatch` runs.
     processes: int = Field(1, ge=1, le=256)
     #: Where /metrics, /healthz and /readyz are: host:port, or `off`. Port 0: the system chooses one.

@@ -11,6 +11,7 @@ How it ends:
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ import structlog
 
 from tocsin.deploy.configuration import Configuration
 from tocsin.deploy.metrics_server import OFF, MetricsServer
+from tocsin.dispatcher.allow_list import AllowList
 from tocsin.dispatcher.fleet import Dispatcher, make_dispatcher
 from tocsin.dispatcher.kafka_security import KafkaSecurity
 from tocsin.dispatcher.log import LogObserver
@@ -31,6 +33,7 @@ from tocsin.dispatcher.progress import RangeProgress, read_progress
 from tocsin.dispatcher.sink import open_publisher
 from tocsin.schema.clock import StoreClock, SystemClock
 from tocsin.schema.errors import StoreTimeout, StoreUnavailable
+from tocsin.schema.fresh_ids import FreshIds
 from tocsin.schema.open_store import open_store
 from tocsin.schema.store import Settings, Store
 from tocsin.schema.timing import Timing
@@ -42,6 +45,8 @@ SILENCE_MS_MAX = 10_000
 #: Two signals closer than this are one.
 SAME_SIGNAL_MS = 500
 EXIT_AT_ONCE = 130
+#: New objects before the collector looks at them; Python's default is 700.
+COLLECT_AFTER = 100_000
 
 _log = structlog.get_logger("tocsin.dispatcher")
 
@@ -131,8 +136,11 @@ async def run_dispatcher(
         security=KafkaSecurity.from_environment(os.environ),
         kafka_client=configuration.kafka_client,
     )
+    if configuration.allowed_topics:
+        publisher = AllowList(publisher, configuration.allowed_topics)
     store = open_store(configuration.store, timing=timing, create=create)
     settings = await store.open()
+    _spare_the_collector()
     metrics = Metrics()
     reporter = Reporter(store, settings, timing, metrics, says_status=says_status)
     server: MetricsServer | None = None
@@ -148,7 +156,7 @@ async def run_dispatcher(
             observer=Observers(metrics, LogObserver()),
             timing=timing,
             clock=SystemClock(),
-            new_id=lambda: uuid.uuid4().bytes,
+            new_id=FreshIds(),
             address=server.address if server else "",
             release=version("tocsin"),
         )
@@ -160,6 +168,16 @@ async def run_dispatcher(
         if server is not None:
             server.close()
         await store.close()
+
+
+def _spare_the_collector() -> None:
+    """A herd is a hundred thousand objects that live for seconds, none in a cycle; do not search them for any.
+
+    Collecting as often as Python does by default costs a third of a record's processor time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 50, 100)
 
 
 async def _run_until_stopped(dispatcher: Dispatcher, reporter: Reporter, supervisor: int | None) -> None:
