@@ -20,8 +20,10 @@ was due between min(committed, now) and it. Otherwise `possibly_dispatched`, wit
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -68,6 +70,17 @@ class Wish(Protocol):
             TocsinError: the wish cannot be granted on this row; nothing was changed.
         """
         ...
+
+
+class Origin(enum.Enum):
+    """What a change is to find."""
+
+    #: A row, most likely: it is read first.
+    THERE = "there"
+    #: Nothing, most likely: the commit itself finds out, and saves a create the serial read.
+    NEW = "new"
+    #: Nothing for certain, for the id was generated for this very call: a plain write commits it.
+    GENERATED = "generated"
 
 
 class Committed(NamedTuple):
@@ -125,30 +138,56 @@ class Changes:
         rows = await self._persistence.until_answered(lambda: self._store.read_schedules([schedule_id]), deadline)
         return rows.get(schedule_id)
 
-    async def make(self, schedule_id: str, wish: Wish, *, deadline: int) -> Committed:
+    async def make(self, schedule_id: str, wish: Wish, *, deadline: int, origin: Origin = Origin.THERE) -> Committed:
         """Grant the wish.
 
         Raises:
             OutcomeUnknown: the deadline passed on the way; repeat the same call.
-            StoreUnavailable: the store did not answer at all, nothing was changed.
+            StoreUnavailable: the deadline passed before anything could change.
             TocsinError: the wish cannot be granted.
         """
-        begun = False
+        mine: dict[bytes, _Ahead] = {}
+        repeated = False
         try:
-            current = await self.read(schedule_id, deadline=deadline)
-            begun = True
-            ahead, repeated = await self._commit(schedule_id, wish, current, deadline)
+            if origin is Origin.GENERATED:
+                ahead = await self._commit_generated(schedule_id, wish, mine, deadline)
+            else:
+                current = await self.read(schedule_id, deadline=deadline) if origin is Origin.THERE else None
+                ahead, repeated = await self._commit(schedule_id, wish, current, mine, deadline)
             return await self._confirm(ahead, deadline, repeated=repeated)
         except (StoreTimeout, StoreUnavailable) as error:
-            if not begun:
+            if not mine and not repeated:
                 raise StoreUnavailable(str(error)) from error
             raise OutcomeUnknown(schedule_id) from error
 
+    async def _commit_generated(self, schedule_id: str, wish: Wish, mine: dict[bytes, _Ahead], deadline: int) -> _Ahead:
+        """Write ahead, and write the row until it is acknowledged: the same row, for nobody else writes one."""
+        now = self._store_clock.now_ms()
+        draft = wish.draft(None, now)
+        assert draft is not None  # noqa: S101 — a wish is only ever fulfilled by a row
+        began = self._clock.monotonic_ms()
+        row = self._row(schedule_id, draft, None, now)
+        ahead = await self._write_ahead(row, None, began, deadline)
+        commit_by = began + self._timing.commit_limit_ms
+        if self._clock.monotonic_ms() > commit_by:
+            raise StoreTimeout
+        mine[row.token] = ahead
+        insert = partial(self._store.insert_fresh_schedule, ahead.row)
+        await self._persistence.until_answered(insert, min(deadline, commit_by))
+        return ahead
+
     async def _commit(
-        self, schedule_id: str, wish: Wish, current: ScheduleRow | None, deadline: int
+        self,
+        schedule_id: str,
+        wish: Wish,
+        current: ScheduleRow | None,
+        mine: dict[bytes, _Ahead],
+        deadline: int,
     ) -> tuple[_Ahead, bool]:
-        """Write ahead and commit, as often as it takes; True: an earlier call's commit was found in place."""
-        mine: dict[bytes, _Ahead] = {}
+        """Write ahead and commit, as often as it takes; True: an earlier call's commit was found in place.
+
+        `mine` holds by token what may have been committed by now.
+        """
         while True:
             if current is not None and current.token in mine:
                 return mine[current.token], False

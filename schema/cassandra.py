@@ -20,6 +20,7 @@ from tocsin.schema import cassandra_statements as cql
 from tocsin.schema.cassandra_access import Access
 from tocsin.schema.cassandra_driver import Call, CassandraSession, Rows
 from tocsin.schema.cassandra_initialise import initialise, read_settings
+from tocsin.schema.cassandra_packs import PackWriter
 from tocsin.schema.cassandra_rows import (
     calendar_of,
     calendar_values,
@@ -97,6 +98,7 @@ class CassandraStore:
         self._replication = replication
         self._page_rows = page_rows
         self._opened: CassandraSession | None = None
+        self._packs: PackWriter | None = None
         self._shard_ranges = 0
 
     # Opening
@@ -117,7 +119,7 @@ class CassandraStore:
 
     async def close(self) -> None:
         """Give back every connection; safe to call twice."""
-        session, self._opened = self._opened, None
+        session, self._opened, self._packs = self._opened, None, None
         if session is not None:
             await session.close()
 
@@ -130,6 +132,7 @@ class CassandraStore:
             undo.push_async_callback(self.close)
             if self._opened is None:
                 self._opened = CassandraSession(self._access)
+                self._packs = PackWriter(self._opened.run_together)
                 await self._opened.connect()
             in_force = await begin(self._opened)
             self._shard_ranges = in_force.shard_ranges
@@ -146,7 +149,10 @@ class CassandraStore:
 
     async def write_pack(self, bucket: Bucket, row: PackRow) -> None:
         """Write a pack. The same row again is harmless."""
-        await self._session.run(cql.WRITE_PACK[bucket.level], (*_partition(bucket), *row))
+        if self._packs is None:
+            raise StoreUnavailable(f"the store {self.url} is not open")
+        call = Call(cql.WRITE_PACK[bucket.level], (*_partition(bucket), *row))
+        await self._packs.write(call, len(row.body))
 
     def read_packs(
         self, bucket: Bucket, after: int | None = None, through: int | None = None

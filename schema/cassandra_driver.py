@@ -196,7 +196,10 @@ class CassandraSession:
         return await self._run(statement, bound, paging_state=paging_state)
 
     async def run_together(self, calls: Sequence[Call]) -> None:
-        """Run writes of one partition as one mutation."""
+        """Run writes in one request; those of one partition are one mutation."""
+        if len(calls) == 1:
+            await self.run(*calls[0])
+            return
         quorum, serial = _UNDER[self._access.consistency]
         self._require()
         batch = BatchStatement(BatchType.UNLOGGED, consistency_level=quorum, serial_consistency_level=serial)
