@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from tocsin.deploy import change, create, demo, dev, dispatch, initialise, show, status, up
+from tocsin.deploy import bench, change, create, demo, dev, dispatch, initialise, show, status, up
 from tocsin.deploy import next as next_
 from tocsin.deploy.configuration import CONFIG_VARIABLE, chosen_file
 from tocsin.deploy.examples import EXAMPLES
 
 #: In the order in which a newcomer meets them.
-_MODULES = (demo, dev, up, initialise, next_, create, show, change, dispatch, status)
+_MODULES = (demo, dev, up, initialise, next_, create, show, change, dispatch, status, bench)
 
 
 def application() -> typer.Typer:

@@ -39,4 +39,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin dispatch --metrics 127.0.0.1:9464 --log json",
     ),
     "status": ("tocsin status", "tocsin status --store cassandra://c1,c2/tocsin -o json"),
+    "bench": (
+        "tocsin bench herd",
+        "tocsin bench dispatch --count 1000000 -o json",
+        "tocsin bench create --count 20000",
+    ),
 }

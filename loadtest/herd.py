@@ -7,6 +7,7 @@ a re-arm would. Everything else, from the seal to the next occurrence, is then t
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -50,3 +51,8 @@ async def write_packs(store: Store, rows: Iterable[tuple[Bucket, PackRow]]) -> N
             await store.write_pack(bucket, row)
 
     await asyncio.gather(*(writer() for _ in range(CONCURRENCY)))
+
+
+def new_id() -> bytes:
+    """A fresh id."""
+    return uuid.uuid4().bytes

@@ -61,6 +61,16 @@ class Change:
     uncertain: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """The answer to recall: a Change without a schedule, for a timer has none."""
+
+    outcome: ChangeOutcome
+    #: The timer's occurrence key, where it may have been dispatched.
+    uncertain: tuple[str, ...]
+    schedule: None = None
+
+
 def schedule_of(row: ScheduleRow, now: int) -> Schedule:
     """The public form of a row, with the next due after `now` (ms UTC)."""
     spec = decode_spec(row.spec)

@@ -7,9 +7,10 @@ Repeating any call is safe; after OutcomeUnknown it is the way to learn what bec
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import uuid
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
 
@@ -18,10 +19,12 @@ from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_o
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
-from tocsin.producer.results import Change, ChangeOutcome, Schedule, schedule_of
+from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule, schedule_of
+from tocsin.producer.timers import NewTimer, SendResult, Timers
 from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
 from tocsin.schema.clock import Clock, StoreClock, SystemClock
-from tocsin.schema.errors import InvalidSchedule, ScheduleNotFound
+from tocsin.schema.errors import InvalidSchedule, OutcomeUnknown, ScheduleNotFound, StoreTimeout, StoreUnavailable
+from tocsin.schema.fresh_ids import FreshIds
 from tocsin.schema.levels import Levels
 from tocsin.schema.open_store import open_store
 from tocsin.schema.recurrence import AnyRecurrence
@@ -29,6 +32,9 @@ from tocsin.schema.store import Store
 from tocsin.schema.timing import Timing
 
 Result = TypeVar("Result")
+
+#: Timers of one insert: enough for full packs in every sub-partition, few enough to wait for.
+SEND_MAX = 10_000
 
 
 class AsyncScheduler:
@@ -61,10 +67,11 @@ class AsyncScheduler:
         self._owns_store = isinstance(store, str)
         self._store = open_store(store, timing=self._timing, clock=self._clock) if isinstance(store, str) else store
         self._timeout_ms = int(timeout / timedelta(milliseconds=1))
-        self._new_id = new_id or (lambda: uuid.uuid4().bytes)
+        self._new_id = new_id or FreshIds()
         self._store_clock = StoreClock(self._store, self._clock, skew_ms_max=self._timing.skew_ms_max)
         self._clock_read_at = 0
         self._changes: Changes | None = None
+        self._timers: Timers | None = None
 
     async def __aenter__(self) -> Self:
         settings = await self._store.open()
@@ -79,6 +86,7 @@ class AsyncScheduler:
             new_id=self._new_id,
             marks_late=False,
         )
+        self._timers = Timers(levels, inserter, self._store_clock)
         self._changes = Changes(
             self._store,
             levels,
@@ -177,6 +185,62 @@ class AsyncScheduler:
         check_schedule_id(schedule_id)
         return await self._change(schedule_id, Cancel(schedule_id))
 
+    async def send_at(
+        self, topic: str, payload: bytes = b"", *, at: datetime, timer_id: str | None = None, **definition: Any
+    ) -> str:
+        """Send one record at an instant: a timer, one write. Returns its occurrence key, which `recall` takes.
+
+        Args:
+            topic: where it goes.
+            payload: at most 64 KiB.
+            at: when; timezone-aware.
+            timer_id: like a schedule id; None: a fresh one. The same id and instant twice is one occurrence.
+            **definition: further fields of NewTimer.
+
+        Raises:
+            InvalidSchedule: an argument is refused; nothing was written.
+            OutcomeUnknown: send the same again, with the same id.
+        """
+        if timer_id is None:
+            timer_id = str(uuid.UUID(bytes=self._new_id(), version=4))
+        try:
+            timer = NewTimer(timer_id=timer_id, topic=topic, payload=payload, at=at, **definition)
+        except TypeError as error:
+            raise InvalidSchedule("definition", sorted(definition), str(error)) from error
+        async for result in self.send_many([timer]):
+            if result.error is not None:
+                raise result.error
+            if result.key is not None:
+                return result.key
+        raise OutcomeUnknown(timer_id)
+
+    async def send_many(self, timers: Iterable[NewTimer]) -> AsyncIterator[SendResult]:
+        """Send many timers in packs; a key or an error for each, in order. The iterable is read a little ahead."""
+        remaining = iter(timers)
+        while part := list(itertools.islice(remaining, SEND_MAX)):
+            _, deadline = await self._ready()
+            for result in await self._sender().send_each(part, deadline=deadline):
+                yield result
+
+    async def recall(self, key: str) -> Recall:
+        """Take a timer back by its occurrence key. Recalling it again is harmless.
+
+        Raises:
+            InvalidSchedule: it is not an occurrence key.
+            OutcomeUnknown: recall it again.
+        """
+        _, deadline = await self._ready()
+        try:
+            prevented = await self._sender().recall(key, deadline=deadline)
+        except (StoreTimeout, StoreUnavailable) as error:
+            raise OutcomeUnknown(key) from error
+        outcome = ChangeOutcome.PREVENTED if prevented else ChangeOutcome.POSSIBLY_DISPATCHED
+        return Recall(outcome=outcome, uncertain=() if prevented else (key,))
+
+    def _sender(self) -> Timers:
+        assert self._timers is not None  # noqa: S101 — set by __aenter__, which _ready awaits
+        return self._timers
+
     async def _change(self, schedule_id: str, wish: Wish) -> Change:
         committed, now = await self._make(schedule_id, wish)
         prevented = committed.uncertain == ()
@@ -256,6 +320,22 @@ class Scheduler:
     def cancel(self, schedule_id: str) -> Change:
         """See AsyncScheduler.cancel."""
         return self._run(self._scheduler.cancel(schedule_id))
+
+    def send_at(
+        self, topic: str, payload: bytes = b"", *, at: datetime, timer_id: str | None = None, **definition: Any
+    ) -> str:
+        """See AsyncScheduler.send_at."""
+        return self._run(self._scheduler.send_at(topic, payload, at=at, timer_id=timer_id, **definition))
+
+    def send_many(self, timers: Iterable[NewTimer]) -> Iterator[SendResult]:
+        """See AsyncScheduler.send_many."""
+        results = self._scheduler.send_many(timers)
+        while (result := self._run(anext(results, None))) is not None:
+            yield result
+
+    def recall(self, key: str) -> Recall:
+        """See AsyncScheduler.recall."""
+        return self._run(self._scheduler.recall(key))
 
     def _run(self, call: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()

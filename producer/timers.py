@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from tocsin.producer.definition import NewSchedule, check_not_past
 from tocsin.producer.insert import Inserter, Placement
 from tocsin.schema.clock import StoreClock
 from tocsin.schema.entries import Entry, Kind, parse_occurrence_key
+from tocsin.schema.errors import InvalidSchedule, OutcomeUnknown, StoreTimeout, StoreUnavailable, TocsinError
 from tocsin.schema.levels import Level, Levels
 from tocsin.schema.recurrence import Once
 from tocsin.schema.schedules import RECALL_VERSION, TIMER_VERSION, Marker, encode_spec
@@ -72,6 +74,14 @@ class NewTimer:
         )
 
 
+class SendResult(NamedTuple):
+    """What became of one timer of many."""
+
+    #: Its occurrence key; with an OutcomeUnknown too, for sending it again is safe.
+    key: str | None
+    error: TocsinError | None
+
+
 class Timers:
     """Sends timers and takes them back."""
 
@@ -88,6 +98,28 @@ class Timers:
             StoreTimeout, StoreUnavailable: the deadline passed; some may wait already. Sending the same again is safe.
         """
         await self._inserter.insert([Placement(entry) for entry in entries], deadline=deadline)
+
+    async def send_each(self, timers: Sequence[NewTimer], *, deadline: int) -> list[SendResult]:
+        """Send what is not refused; a key or an error for each, in order."""
+        results: list[SendResult] = []
+        entries: list[Entry] = []
+        now = self._store_clock.now_ms()
+        for timer in timers:
+            try:
+                entry = timer.entry(now, self._timing.misfire_grace_ms)
+            except InvalidSchedule as error:
+                results.append(SendResult(None, error))
+            else:
+                entries.append(entry)
+                results.append(SendResult(entry.key, None))
+        try:
+            await self.send(entries, deadline=deadline)
+        except (StoreTimeout, StoreUnavailable):
+            return [
+                result if result.error else SendResult(result.key, OutcomeUnknown(timer.timer_id))
+                for timer, result in zip(timers, results, strict=True)
+            ]
+        return results
 
     async def recall(self, key: str, *, deadline: int) -> bool:
         """Take a timer back; True: it will not be dispatched. False: it may have been, or may be just now.
