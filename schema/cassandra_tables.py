@@ -65,12 +65,11 @@ def migrations(lifetimes: Lifetimes) -> tuple[Migration, ...]:
 
 
 def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
-    minute = _immutable(lifetimes.packs_ms(Level.MINUTE), lifetimes, windows=True)
-    near = _immutable(lifetimes.packs_ms(Level.NEAR), lifetimes, windows=True)
-    far = _immutable(lifetimes.packs_ms(Level.FAR), lifetimes, windows=False)
-    changes = _immutable(lifetimes.markers_ms, lifetimes, windows=True)
-    dead_letters = _immutable(lifetimes.dead_letters_ms, lifetimes, windows=True)
-    grace = f"gc_grace_seconds = {lifetimes.grace_ms // SECOND_MS}"
+    return (*_said(), *_waiting(lifetimes), *_dispatching(lifetimes))
+
+
+def _said() -> tuple[str, ...]:
+    """What users said."""
     return (
         f"""
         CREATE TABLE IF NOT EXISTS schedules (
@@ -80,6 +79,21 @@ def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
         ) WITH {_UNIFIED}
         """,
         *(f"CREATE INDEX IF NOT EXISTS schedules_{column} ON schedules ({column}) USING 'sai'" for column in INDEXED),
+        f"""
+        CREATE TABLE IF NOT EXISTS calendars (
+            name text PRIMARY KEY, dates frozen<set<text>>, version bigint, "token" blob
+        ) WITH {_UNIFIED}
+        """,
+    )
+
+
+def _waiting(lifetimes: Lifetimes) -> tuple[str, ...]:
+    """The levels, and the changes of what lies on them."""
+    minute = _immutable(lifetimes.packs_ms(Level.MINUTE), lifetimes, windows=True)
+    near = _immutable(lifetimes.packs_ms(Level.NEAR), lifetimes, windows=True)
+    far = _immutable(lifetimes.packs_ms(Level.FAR), lifetimes, windows=False)
+    changes = _immutable(lifetimes.markers_ms, lifetimes, windows=True)
+    return (
         f"""
         CREATE TABLE IF NOT EXISTS far (
             day bigint, sub int, due bigint, pack_id blob, body blob, PRIMARY KEY ((day, sub), due, pack_id)
@@ -104,6 +118,14 @@ def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
             PRIMARY KEY ((hour, shard_range), position, schedule_id, version)
         ) WITH {changes}
         """,
+    )
+
+
+def _dispatching(lifetimes: Lifetimes) -> tuple[str, ...]:
+    """How far dispatchers are, who they are, and what they could not dispatch."""
+    dead_letters = _immutable(lifetimes.dead_letters_ms, lifetimes, windows=True)
+    grace = f"gc_grace_seconds = {lifetimes.grace_ms // SECOND_MS}"
+    return (
         f"""
         CREATE TABLE IF NOT EXISTS frontier (
             shard_range int, sub int,
@@ -129,11 +151,6 @@ def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
             day bigint, shard_range int, at bigint, occurrence_key text, reason text, attempts int, entry blob,
             PRIMARY KEY ((day, shard_range), at, occurrence_key)
         ) WITH {dead_letters}
-        """,
-        f"""
-        CREATE TABLE IF NOT EXISTS calendars (
-            name text PRIMARY KEY, dates frozen<set<text>>, version bigint, "token" blob
-        ) WITH {_UNIFIED}
         """,
     )
 
