@@ -1,0 +1,71 @@
+"""What is on a topic, read as any consumer would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
+
+from tocsin.deploy.demo_verdict import Seen
+
+#: Records taken from the client at once, and how long it waits for the first of them.
+BATCH, POLL_SECONDS = 500, 0.25
+
+
+class Received(NamedTuple):
+    """One record."""
+
+    key: str
+    #: When the dispatcher sent it; ms UTC.
+    sent_ms: int
+    headers: dict[str, str]
+    payload: bytes
+
+
+class Topic:
+    """Everything on a topic, from its beginning on."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self.name = name
+        self.records: list[Received] = []
+        self._consumer = Consumer(
+            # librdkafka's own log is about brokers that a test stops.
+            {"bootstrap.servers": bootstrap, "group.id": "acceptance", "enable.auto.commit": False, "log_level": 0}
+        )
+        partitions = self._consumer.list_topics(name, 30).topics[name].partitions
+        self._consumer.assign([TopicPartition(name, number, 0) for number in partitions])
+
+    @property
+    def keys(self) -> set[str]:
+        """The occurrence keys that are there."""
+        return {record.key for record in self.records}
+
+    @property
+    def seen(self) -> list[Seen]:
+        """The records as verdicts take them."""
+        return [Seen(record.key, record.sent_ms) for record in self.records]
+
+    def until(self, holds: Callable[[Topic], bool], *, seconds: float) -> bool:
+        """Read on until it holds, or for so long in vain; returns whether it holds."""
+        give_up = time.monotonic() + seconds
+        while not holds(self):
+            if time.monotonic() > give_up:
+                return False
+            self.read()
+        return True
+
+    def read(self) -> int:
+        """Take what has come; returns how many records that was."""
+        messages = [message for message in self._consumer.consume(BATCH, POLL_SECONDS) if not message.error()]
+        for message in messages:
+            kind, sent_ms = message.timestamp()
+            assert kind == TIMESTAMP_CREATE_TIME
+            headers = {name: value.decode() for name, value in message.headers() or ()}
+            self.records.append(Received(message.key().decode(), sent_ms, headers, message.value()))
+        return len(messages)
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._consumer.close()
