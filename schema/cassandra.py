@@ -257,6 +257,15 @@ class CassandraStore:
         found = await self._session.run(cql.READ_SCHEDULE, (schedule_id,))
         return schedule_of(found.rows[0]) if found.rows else None
 
+    # Requests
+
+    async def keep_request(self, schedule_id: str, request_id: str, instant: int) -> int:
+        """The instant of a request: the first one given."""
+        if _applied(await self._session.run(cql.KEEP_REQUEST, (schedule_id, request_id, instant))):
+            return instant
+        found = await self._session.run(cql.READ_REQUEST, (schedule_id, request_id))
+        return int(found.rows[0][0])
+
     # Calendars
 
     async def read_calendars(self) -> Sequence[Calendar]:

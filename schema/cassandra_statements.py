@@ -138,6 +138,11 @@ def list_schedules(fields: Iterable[str]) -> Statement:
     return _read(f"{_SELECT_SCHEDULES} WHERE {conditions}" if conditions else _SELECT_SCHEDULES)
 
 
+# Requests: the first instant stays.
+
+KEEP_REQUEST = _conditional("INSERT INTO requests (schedule_id, request_id, instant) VALUES (?, ?, ?) IF NOT EXISTS")
+READ_REQUEST = _serial_read("SELECT instant FROM requests WHERE schedule_id = ? AND request_id = ?")
+
 # Calendars: few, read all at once by every dispatcher.
 
 READ_CALENDARS = _read('SELECT name, dates, version, "token" FROM calendars')
@@ -199,6 +204,8 @@ ALL: tuple[Statement, ...] = (
     REPLACE_SCHEDULE,
     READ_SCHEDULE,
     WALK_SCHEDULES,
+    KEEP_REQUEST,
+    READ_REQUEST,
     READ_CALENDARS,
     READ_CALENDAR,
     INSERT_CALENDAR,

@@ -40,6 +40,7 @@ TABLES = frozenset(
         "leases",
         "near",
         "occurrences",
+        "requests",
         "schedules",
         "settings",
     }
@@ -65,11 +66,12 @@ def migrations(lifetimes: Lifetimes) -> tuple[Migration, ...]:
 
 
 def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
-    return (*_said(), *_waiting(lifetimes), *_dispatching(lifetimes))
+    return (*_said(lifetimes), *_waiting(lifetimes), *_dispatching(lifetimes))
 
 
-def _said() -> tuple[str, ...]:
+def _said(lifetimes: Lifetimes) -> tuple[str, ...]:
     """What users said."""
+    remembered = f"default_time_to_live = {max(1, lifetimes.packs_ms(Level.MINUTE) // SECOND_MS)}"
     return (
         f"""
         CREATE TABLE IF NOT EXISTS schedules (
@@ -83,6 +85,12 @@ def _said() -> tuple[str, ...]:
         CREATE TABLE IF NOT EXISTS calendars (
             name text PRIMARY KEY, dates frozen<set<text>>, version bigint, "token" blob
         ) WITH {_UNIFIED}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS requests (
+            schedule_id text, request_id text, instant bigint,
+            PRIMARY KEY ((schedule_id, request_id))
+        ) WITH {_UNIFIED} AND {remembered}
         """,
     )
 

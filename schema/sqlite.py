@@ -232,6 +232,13 @@ class SqliteStore:
             sql.WALK_SCHEDULES, lambda place: (segments, segment, *(place or (0,))), operator.itemgetter(1), 1
         )
 
+    # Requests
+
+    async def keep_request(self, schedule_id: str, request_id: str, instant: int) -> int:
+        """The instant of a request: the first one given."""
+        values = (schedule_id, request_id, instant)
+        return int((await self._submit(lambda at: at.execute(sql.KEEP_REQUEST, values).fetchone(), writes=True))[0])
+
     # Calendars
 
     async def read_calendars(self) -> Sequence[Calendar]:

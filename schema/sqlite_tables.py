@@ -117,6 +117,14 @@ _CREATE_TABLES = (
     ) STRICT
     """,
     """
+    CREATE TABLE IF NOT EXISTS requests (
+        schedule_id TEXT NOT NULL,
+        request_id TEXT NOT NULL,
+        instant INTEGER NOT NULL,
+        PRIMARY KEY (schedule_id, request_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
     CREATE TABLE IF NOT EXISTS leases (
         shard_range INTEGER PRIMARY KEY,
         owner TEXT,
@@ -214,6 +222,11 @@ WALK_SCHEDULES = """
     SELECT place, schedule_id FROM schedules WHERE place % ? = ? AND place > ? ORDER BY place LIMIT ?
 """
 
+KEEP_REQUEST = """
+    INSERT INTO requests (schedule_id, request_id, instant) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET instant = instant RETURNING instant
+"""
+
 READ_CALENDARS = "SELECT name, dates, version, token FROM calendars ORDER BY name"
 READ_CALENDAR = "SELECT name, dates, version, token FROM calendars WHERE name = ?"
 WRITE_CALENDAR = """
@@ -259,6 +272,7 @@ PURGE_CHANGES = """
         WHERE shard_range = :shard_range AND position < :before LIMIT :rows_max
     )
 """
+PURGE_REQUESTS = "DELETE FROM requests WHERE instant < :before"
 PURGE_HEARTBEATS = "DELETE FROM dispatchers WHERE expires_at < :before"
 PURGE_DEAD_LETTERS = """
     DELETE FROM dead_letters
@@ -351,4 +365,5 @@ def purge(connection: sqlite3.Connection, lifetimes: Lifetimes, now: int, shard_
         place = {"shard_range": shard_range, "rows_max": rows_max // shard_ranges}
         connection.execute(PURGE_CHANGES, place | {"before": now - lifetimes.markers_ms})
         connection.execute(PURGE_DEAD_LETTERS, place | {"before": now - lifetimes.dead_letters_ms})
+    connection.execute(PURGE_REQUESTS, {"before": now - lifetimes.packs_ms(Level.MINUTE)})
     connection.execute(PURGE_HEARTBEATS, {"before": now})

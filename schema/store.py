@@ -216,6 +216,14 @@ class Store(Protocol):
     async def write_calendar(self, calendar: Calendar, expected_version: int) -> bool:
         """Write the calendar where its name is at this version; 0: where the name has none."""
 
+    # Requests
+
+    async def keep_request(self, schedule_id: str, request_id: str, instant: int) -> int:
+        """The instant of a request, ms UTC: the first call keeps the one given, each later call returns that one.
+
+        A conditional write. It is kept for as long as entries of the minute level are.
+        """
+
     # Leases and dispatchers
 
     async def read_leases(self) -> Sequence[Lease]:

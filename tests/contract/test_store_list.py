@@ -219,3 +219,14 @@ async def test_all_calendars_are_read_at_once_by_name(store: Store, fresh: Fresh
     found = await store.read_calendars()
     assert [each.name for each in found] == sorted(each.name for each in found)
     assert all(each in found for each in made)
+
+
+async def test_a_request_keeps_the_instant_of_its_first_call(store: Store, second_store: Store, fresh: Fresh) -> None:
+    schedule_id = fresh.schedule_id()
+    assert await store.keep_request(schedule_id, "r1", 1_000) == 1_000
+    assert await second_store.keep_request(schedule_id, "r1", 2_000) == 1_000
+    assert await store.keep_request(schedule_id, "r2", 3_000) == 3_000
+    instants = range(10, 20)
+    kept = await asyncio.gather(*(store.keep_request(schedule_id, "r3", instant) for instant in instants))
+    assert len(set(kept)) == 1
+    assert kept[0] in instants

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from simulation.network import Network, later
 from tocsin.schema.errors import StoreTimeout
-from tocsin.schema.schedules import ScheduleRow
+from tocsin.schema.schedules import Calendar, ScheduleRow
 from tocsin.schema.store import Lease, Settings
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ class Transactions:
         self._leased = leased
         self.settings: Settings | None = None
         self.schedules: dict[str, ScheduleRow] = {}
+        self.calendars: dict[str, Calendar] = {}
+        self.requests: dict[tuple[str, str], int] = {}
         #: Per range the newest lease, and the one before it while the newest was neither acknowledged nor settled.
         self.leases: dict[int, Lease] = {}
         self._unsettled: dict[int, Lease] = {}
@@ -103,6 +105,13 @@ class Transactions:
     def _keep(self, row: ScheduleRow) -> None:
         self.schedules[row.schedule_id] = row
         self._applied(row)
+
+    def write_calendar(self, calendar: Calendar, expected_version: int) -> bool:
+        current = self.calendars.get(calendar.name)
+        if (current.version if current else 0) != expected_version:
+            return False
+        self.calendars[calendar.name] = calendar
+        return True
 
     def acquire_lease(self, lease: Lease, expected_epoch: int) -> bool:
         current = self.leases[lease.shard_range]
