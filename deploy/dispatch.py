@@ -63,6 +63,8 @@ def dispatch(
     """
     configuration = read_configuration(store=store, sink=sink, processes=processes, metrics=metrics, log=log)
     start_log(configuration)
+    if supervisor is not None:
+        structlog.contextvars.bind_contextvars(process=os.getpid())
     if configuration.processes == 1:
         asyncio.run(run_dispatcher(configuration, supervisor=supervisor))
         return

@@ -73,7 +73,7 @@ class LogObserver:
     def parked(self, topic: str, count: int) -> None:
         """Occurrences of a failing topic went back to near."""
         _log.warning(
-            f"Topic {topic} does not take records; {count} occurrences wait and are tried again.",
+            f"Topic {topic} is missing or takes no records; {count} occurrences wait and are tried again.",
             action="parked",
             figures={"topic": topic, "count": count},
         )

@@ -43,7 +43,7 @@ def test_people_get_a_sentence_and_its_action(capsys: Said) -> None:
 
     time, sentence = capsys.readouterr().err.rstrip("\n").split("  ", 1)
     assert len(time) == len("12:34:56")
-    assert sentence == "Topic mail does not take records; 3 occurrences wait and are tried again.  parked"
+    assert sentence == "Topic mail is missing or takes no records; 3 occurrences wait and are tried again.  parked"
 
 
 @pytest.mark.parametrize("as_json", [True, False])
