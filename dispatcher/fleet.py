@@ -40,6 +40,8 @@ from tocsin.schema.timing import Timing
 
 #: How long a planned stop waits for what is under way.
 STOP_MS = 5_000
+#: How long a range that failed here is left to others before it is tried here again.
+AVOID_MS = 10_000
 
 
 class Watch:
@@ -97,6 +99,10 @@ class Dispatcher:
         self._watch = Watch(services.timing.lease_ttl_ms)
         self._trusted_until = 0
         self._running: dict[int, asyncio.Task[None]] = {}
+        #: Ranges whose acquire is under way: a slow one must not hold up the heartbeat.
+        self._taking: set[int] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._avoided_until: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
@@ -159,26 +165,36 @@ class Dispatcher:
         owners = {lease.shard_range: None if self._watch.may_take(lease, now) else lease.owner for lease in leases}
         owners |= dict.fromkeys(self.owners, me)
         wanted = assign(living, owners)
-        to_take = [
-            lease
-            for lease in leases
-            if wanted[lease.shard_range] == me
-            and lease.shard_range not in self.owners
-            and lease.shard_range not in self._running
-            and (lease.owner == me or self._watch.may_take(lease, now))
-        ]
         for shard_range, owner in list(self.owners.items()):
             if wanted[shard_range] != me:
-                self._spawn(self._give_up(owner, "better owned by another"))
-        await asyncio.gather(*(self._take(lease) for lease in to_take))
+                self._leave(owner, "better owned by another")
+        for lease in leases:
+            shard_range = lease.shard_range
+            if shard_range in self._taking or shard_range in self._running:
+                continue
+            avoided = now < self._avoided_until.get(shard_range, now)
+            if lease.owner == me and (avoided or wanted[shard_range] != me):
+                # A release of unknown outcome: while our heartbeat rises nobody else would ever take the range.
+                self._spawn(self._free(shard_range, lease.epoch))
+            elif wanted[shard_range] == me and not avoided and (lease.owner == me or self._watch.may_take(lease, now)):
+                self._taking.add(shard_range)
+                self._spawn(self._take(lease))
 
     async def _take(self, lease: Lease) -> None:
-        if self._stopping.is_set() or self.services.clock.monotonic_ms() >= self._trusted_until:
-            return
+        try:
+            await self._try_to_take(lease)
+        finally:
+            self._taking.discard(lease.shard_range)
+
+    async def _try_to_take(self, lease: Lease) -> None:
         epoch = lease.epoch + 1
         token = self._new_token()
         mine = msgspec.structs.replace(lease, owner=self.services.dispatcher_id, epoch=epoch, token=token)
-        if await self._acquire(mine, lease.epoch):
+        if not await self._acquire(mine, lease.epoch):
+            return
+        if self._stopping.is_set():
+            await self._free(lease.shard_range, epoch)
+        elif self.services.clock.monotonic_ms() < self._trusted_until:
             trust = Trust()
             trust.until = self._trusted_until
             owner = RangeOwner(self.services, lease.shard_range, epoch, trust)
@@ -206,7 +222,10 @@ class Dispatcher:
             await owner.run()
         except Exception as error:  # noqa: BLE001 — one broken range must not stop the others, and is reported
             self.services.observer.troubled("range_failed", error)
-            self._let_go(owner, "failed")
+            self._avoided_until[owner.shard_range] = self.services.clock.monotonic_ms() + AVOID_MS
+            if not owner.trust.lost:
+                self._let_go(owner, "failed")
+                await self._free(owner.shard_range, owner.epoch)
         finally:
             self._running.pop(owner.shard_range, None)
             if self.owners.get(owner.shard_range) is owner:
@@ -238,16 +257,31 @@ class Dispatcher:
         if owner.trust.lost:
             return
         owner.trust.lost = True
-        free = Lease(shard_range=owner.shard_range, owner=None, epoch=owner.epoch + 1, token=self._new_token())
         try:
             await owner.write_committed()
-            await self.services.store.acquire_lease(free, owner.epoch)
         except (StoreTimeout, StoreUnavailable) as error:
-            self.services.observer.troubled("release_failed", error)  # it runs out by itself
+            self.services.observer.troubled("release_failed", error)
+        await self._free(owner.shard_range, owner.epoch)
         self.services.observer.lost(owner.shard_range, owner.epoch, reason)
 
+    async def _free(self, shard_range: int, epoch: int) -> None:
+        """Free the lease; where that fails, the next heartbeat finds it under our name and tries again."""
+        free = Lease(shard_range=shard_range, owner=None, epoch=epoch + 1, token=self._new_token())
+        try:
+            await self.services.store.acquire_lease(free, epoch)
+        except (StoreTimeout, StoreUnavailable) as error:
+            self.services.observer.troubled("release_failed", error)
+
+    def _leave(self, owner: RangeOwner, reason: str) -> None:
+        task = self._spawn(self._give_up(owner, reason))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
     async def _hand_over(self) -> None:
-        await asyncio.gather(*(self._give_up(owner, "planned stop") for owner in list(self.owners.values())))
+        for owner in list(self.owners.values()):
+            self._leave(owner, "planned stop")
+        if self._leaving:
+            await asyncio.wait(self._leaving)
         try:
             await self.services.store.delete_heartbeat(self.services.dispatcher_id)
         except (StoreTimeout, StoreUnavailable) as error:

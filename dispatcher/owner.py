@@ -114,10 +114,14 @@ class RangeOwner:
         self._wake.set()
 
     async def write_committed(self) -> None:
-        """Write progress a last time, so that the next owner repeats as little as possible."""
+        """Write progress a last time, so that the next owner repeats as little as possible; one try.
+
+        Raises:
+            StoreTimeout, StoreUnavailable: the next owner repeats a little more.
+        """
         committed = self._settled()
         if committed is not None:
-            await self._write({"committed": committed})
+            await self._services.store.write_frontier(self.shard_range, {"committed": committed})
 
     # Loops
 
@@ -260,8 +264,9 @@ class RangeOwner:
             self._spawn(self._verifier.entries(to_verify))
 
     def _take_markers(self, markers: Iterable[PlacedMarker]) -> None:
-        for marker in self.waiting.add_markers(markers):
-            self._spawn(self._verifier.marker(marker))
+        to_verify = list(self.waiting.add_markers(markers))
+        if to_verify:
+            self._spawn(self._verifier.markers(to_verify))
 
     def _release(self) -> None:
         """Hand out what is due: never before now, never beyond what near was sealed and read for."""

@@ -14,8 +14,6 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.waiting import NO_END, Item, Status, Waiting
 from tocsin.producer.insert import Placement
@@ -92,22 +90,31 @@ class Verifier:
             self._release()
             items = await self._move(moving)
 
-    async def marker(self, marker: Marker) -> None:
-        """Ask about a marked marker each second until its change is decided; the first answer frees its schedule."""
+    async def markers(self, markers: Sequence[Marker]) -> None:
+        """Ask about marked markers each second until their changes are decided; the first answer frees a schedule."""
         first = True
         for _ in range(self._timing.undecided_ms_max // self._timing.undecided_ms):
-            rows = await self._rows({marker.schedule_id})
-            answer = judge_marker(marker, rows.get(marker.schedule_id))
-            self._services.observer.verified(answer.value)
-            if answer is Answer.COUNTS:
-                self._waiting.apply(marker)
+            rows = await self._rows({marker.schedule_id for marker in markers})
+            undecided = [
+                marker for marker in markers if self._is_marker_undecided(marker, rows.get(marker.schedule_id))
+            ]
             if first:
                 first = False
-                self._waiting.answered(marker.schedule_id)
+                for marker in markers:
+                    self._waiting.answered(marker.schedule_id)
                 self._release()
-            if answer is not Answer.UNDECIDED or not self._goes_on():
+            markers = undecided
+            if not markers or not self._goes_on():
                 return
             await self._services.clock.sleep_ms(self._timing.undecided_ms)
+
+    def _is_marker_undecided(self, marker: Marker, row: ScheduleRow | None) -> bool:
+        """Apply a marker that counts; True: it is undecided."""
+        answer = judge_marker(marker, row)
+        self._services.observer.verified(answer.value)
+        if answer is Answer.COUNTS:
+            self._waiting.apply(marker)
+        return answer is Answer.UNDECIDED
 
     def _is_undecided(self, item: Item, row: ScheduleRow | None) -> bool:
         if item.status is not Status.VERIFYING:
@@ -116,7 +123,7 @@ class Verifier:
         self._services.observer.verified(verdict.answer.value)
         if verdict.answer is Answer.COUNTS and row is not None:
             if not item.entry.spec:
-                item.entry = msgspec.structs.replace(item.entry, spec=row.spec, payload=row.payload)
+                self._waiting.fill(item, row.spec, row.payload)
             item.end = verdict.end
             self._waiting.let_count(item)
             return False

@@ -24,6 +24,8 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from tocsin.dispatcher.publisher import Record
 from tocsin.schema.entries import Entry
 from tocsin.schema.schedules import Marker, Spec
@@ -224,6 +226,13 @@ class Waiting:
             del self._open_positions[heapq.heappop(self._positions)]
         return None
 
+    def fill(self, item: Item, spec: bytes, payload: bytes) -> None:
+        """A pointer counts: give it what its schedule says."""
+        item.entry = msgspec.structs.replace(item.entry, spec=spec, payload=payload)
+        grown = len(spec) + 2 * len(payload)
+        item.size_bytes += grown
+        self._load.size_bytes += grown
+
     # Change markers
 
     def add_markers(self, markers: Iterable[PlacedMarker]) -> Iterator[Marker]:
@@ -232,6 +241,7 @@ class Waiting:
             if marker in self._seen_markers:
                 continue
             self._seen_markers.add(marker)
+            self._remember_until(marker)
             if marker.verify:
                 self._unanswered[marker.schedule_id] += 1
                 yield marker
@@ -241,8 +251,7 @@ class Waiting:
     def apply(self, marker: Marker) -> None:
         """The change holds: drop what it ends, now and from now on."""
         self._markers[marker.schedule_id].append(marker)
-        self._order += 1
-        heapq.heappush(self._markers_by_until, (marker.until_ms, self._order, marker))
+        self._remember_until(marker)
         for item in list(self._items.get(marker.schedule_id, ())):
             if item.status in _PENDING and marker.ends(item.entry.version, item.entry.scheduled_for):
                 self.drop(item)
@@ -276,10 +285,15 @@ class Waiting:
         while self._markers_by_until and self._markers_by_until[0][0] < committed:
             _, _, marker = heapq.heappop(self._markers_by_until)
             self._seen_markers.discard(marker)
-            kept = self._markers[marker.schedule_id]
-            kept.remove(marker)
-            if not kept:
-                del self._markers[marker.schedule_id]
+            kept = [other for other in self._markers.get(marker.schedule_id, ()) if other != marker]
+            if kept:
+                self._markers[marker.schedule_id] = kept
+            else:
+                self._markers.pop(marker.schedule_id, None)
+
+    def _remember_until(self, marker: Marker) -> None:
+        self._order += 1
+        heapq.heappush(self._markers_by_until, (marker.until_ms, self._order, marker))
 
     def _add_copy(self, item: Item, entry: Entry, position: int) -> None:
         item.source = max(item.source, position)

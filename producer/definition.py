@@ -27,6 +27,10 @@ PAYLOAD_BYTES_MAX = 64 * 1024
 PAYLOAD_BYTES_LIMIT = 900 * 1024
 #: The longest jitter.
 JITTER_MAX = timedelta(hours=12)
+#: Missed occurrences of one schedule that `all` catches up with at most: they are counted on the dispatcher's loop.
+MAX_CATCH_UP_LIMIT = 10_000
+#: Runs of one schedule at most; a rule lowers it further where counting would take long.
+MAX_RUNS_LIMIT = 1_000_000
 #: Bytes of all headers of a schedule at most.
 HEADERS_BYTES_MAX = 8 * 1024
 #: Kafka's limit for the name of a topic.
@@ -76,9 +80,9 @@ class NewSchedule:
         _check_duration("jitter", self.jitter, timedelta(0), JITTER_MAX)
         if self.expires_after is not None:
             _check_duration("expires_after", self.expires_after, timedelta(milliseconds=1), timedelta(days=366))
-        _check_count("max_catch_up", self.max_catch_up)
+        _check_count("max_catch_up", self.max_catch_up, most=MAX_CATCH_UP_LIMIT)
         if self.max_runs is not None:
-            _check_count("max_runs", self.max_runs)
+            _check_count("max_runs", self.max_runs, most=MAX_RUNS_LIMIT)
         if not isinstance(self.recurrence, get_args(AnyRecurrence)):
             reason = "must be Once, Every, Daily, Weekly, Monthly, Yearly or Cron"
             raise InvalidSchedule("recurrence", self.recurrence, reason)
@@ -266,9 +270,9 @@ def _check_duration(field: str, value: Any, least: timedelta, most: timedelta) -
         raise InvalidSchedule(field, value, f"must lie between {least} and {most}")
 
 
-def _check_count(field: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
-        raise InvalidSchedule(field, value, "must be a whole number from 1 to 1,000,000")
+def _check_count(field: str, value: Any, *, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise InvalidSchedule(field, value, f"must be a whole number from 1 to {most:,}")
 
 
 def _milliseconds(duration: timedelta) -> int:
