@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from random import Random
 from typing import NamedTuple
 
 import pytest
+from simulation.cluster import Cluster
+from simulation.replicated_store import ReplicatedStore
 
 from tocsin.deploy.stack import LocalStack
 from tocsin.schema.clock import SystemClock
@@ -85,7 +88,27 @@ def _cassandra(request: pytest.FixtureRequest) -> Subject:
     )
 
 
-SUBJECTS: dict[str, Callable[[pytest.FixtureRequest], Subject]] = {"sqlite": _sqlite, "cassandra": _cassandra}
+def _simulated(_: pytest.FixtureRequest) -> Subject:
+    """The store of the simulation, every fault off: three replicas in memory, each message with a delay of its own."""
+    clock = ManualClock()
+    clusters = [Cluster(Random(number), clock.wall_ms, delay_ms=0.5, heartbeat_ttl_ms=2_000) for number in range(2)]
+
+    async def pass_time(duration_ms: int) -> None:
+        clock.ahead_ms += duration_ms
+
+    return Subject(
+        ReplicatedStore.url,
+        another=lambda: ReplicatedStore(clusters[0]),
+        untouched=lambda: ReplicatedStore(clusters[1]),
+        pass_time=pass_time,
+    )
+
+
+SUBJECTS: dict[str, Callable[[pytest.FixtureRequest], Subject]] = {
+    "sqlite": _sqlite,
+    "cassandra": _cassandra,
+    "simulated": _simulated,
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +125,7 @@ def cassandra_url(cassandra_stack: LocalStack, keyspace: str) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("cassandra", marks=pytest.mark.cassandra)])
+@pytest.fixture(params=["sqlite", pytest.param("cassandra", marks=pytest.mark.cassandra), "simulated"])
 def subject(request: pytest.FixtureRequest) -> Subject:
     """A kind of store; a test that uses it runs once on each."""
     return SUBJECTS[request.param](request)

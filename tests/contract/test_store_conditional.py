@@ -210,6 +210,7 @@ asyncio.run(race(sys.argv[1], sys.argv[3:]))
 """
 
 
+@pytest.mark.parametrize("subject", ["sqlite", pytest.param("cassandra", marks=pytest.mark.cassandra)], indirect=True)
 async def test_of_several_processes_exactly_one_wins_each_id(store: Store, subject: Subject, fresh: Fresh) -> None:
     schedule_ids = [fresh.schedule_id() for _ in range(10)]
     pipe = asyncio.subprocess.PIPE

@@ -6,6 +6,7 @@ they are used, with what they allow for.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -53,7 +54,7 @@ def only_what_took_effect(history: History) -> Iterator[Violation]:
             yield Violation(
                 "never committed", delivery.schedule_id, f"{_name(delivery)} of no version in effect", delivery.at_ms
             )
-        elif delivery.scheduled_for not in {version.spec.first_from(delivery.scheduled_for)}:
+        elif delivery.scheduled_for != version.spec.first_from(delivery.scheduled_for):
             yield Violation(
                 "not nominal", delivery.schedule_id, f"{_name(delivery)} is no nominal time of it", delivery.at_ms
             )
@@ -92,7 +93,7 @@ def _replaced_before_a_promise(version: Version) -> bool:
     following = version.next
     if following is None:
         return False
-    return version.promise is None or version.promise.at_ms > following.row.version / 1000
+    return version.promise is None or version.promise.at_ms > following.row.updated_at
 
 
 def _owed(history: History, version: Version, nominal: int) -> bool:
@@ -209,7 +210,8 @@ def ended_stays_ended(history: History) -> Iterator[Violation]:
             continue
         end = current.row.end_of(delivery.version)
         if not (is_active(current) and end is not None and delivery.scheduled_for < end):
-            text = f"{_name(delivery)} at {delivery.at_ms:.0f}, current is v{current.row.version} {current.row.state.value}"
+            now = f"v{current.row.version} {current.row.state.value}"
+            text = f"{_name(delivery)} at {delivery.at_ms:.0f}, current is {now}"
             yield Violation("ended chain goes on", delivery.schedule_id, text, delivery.at_ms)
 
 
@@ -229,7 +231,7 @@ def repeats_have_a_reason(history: History) -> Iterator[Violation]:
     for delivery in history.deliveries:
         groups[delivery.schedule_id, delivery.scheduled_for, delivery.version].append(delivery)
     for group in groups.values():
-        for first, second in zip(group, group[1:], strict=False):
+        for first, second in itertools.pairwise(group):
             reason = _unexplained(history, first, second)
             if reason:
                 text = (

@@ -1,4 +1,4 @@
-"""What the store must hold: one occurrence armed per active schedule, no old chain, and a committed that tells the truth."""
+"""What the store must hold: one occurrence armed per active schedule, no old chain, a committed that is true."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from simulation.history import Delivery, History, Pack
 from simulation.versions import Lives, Version, is_active
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.levels import Level, Levels
+from tocsin.schema.schedules import State
 
 
 def one_armed_each(history: History) -> Iterator[Violation]:
@@ -84,7 +85,8 @@ def committed_tells_the_truth(history: History, levels: Levels) -> Iterator[Viol
             position = entry.due if pack.bucket.level is Level.MINUTE else pack.row.position
             if not _settled(history, lives, entry, position, passed, copies[entry.schedule_id, entry.scheduled_for]):
                 mark = " to be verified" if entry.verify else ""
-                text = f"{entry.key} v{entry.version}{mark} at {pack.bucket.level.value} {position}, committed at {passed:.0f}"
+                place = f"{pack.bucket.level.value} {position}"
+                text = f"{entry.key} v{entry.version}{mark} at {place}, committed at {passed:.0f}"
                 yield Violation("committed passes an entry", entry.schedule_id, text, passed)
 
 
@@ -125,9 +127,7 @@ def _in_force(version: Version, entry: Entry, at_ms: float) -> bool:
         return False
     for later in version.later:
         end = later.row.end_of(entry.version)
-        if later.at_ms <= at_ms and (
-            not later.row.state.value == "active" or end is None or entry.scheduled_for >= end
-        ):
+        if later.at_ms <= at_ms and (later.row.state is not State.ACTIVE or end is None or entry.scheduled_for >= end):
             return False
     return True
 

@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._at_once = 0
         self._tasks: dict[int, SimulatedTask[Any]] = {}
         SimulatedTask._serials = count()
-        self.set_exception_handler(VirtualLoop._note_failure)
+        self.set_exception_handler(lambda _, context: self._note_failure(context))
 
     # Time and callbacks
 
@@ -213,7 +213,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for task in sorted({*self._tasks.values(), *asyncio.all_tasks(self)}, key=hash):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
         self._tasks.clear()
         self._soon.clear()
         self._timers.clear()

@@ -1,4 +1,4 @@
-"""Scenarios from seeds. Swarm: whole kinds of faults are switched off per run, so that each also meets quiet company."""
+"""Scenarios from seeds. Swarm: whole kinds of faults are switched off per run, so that each also meets a calm."""
 
 from __future__ import annotations
 
@@ -172,7 +172,9 @@ def _life(random: Random, schedule_id: str, *, hot: bool) -> list[Event]:
         at += random.choice((random.randint(0, 300), random.randint(0, 5_000), random.randint(0, 20_000)))
         if at > ACT_MS:
             break
-        operation = random.choice(("update", "update", "update", "pause", "pause", "resume", "resume", "cancel"))
+        operation: Operation = random.choice(
+            ("update", "update", "update", "pause", "pause", "resume", "resume", "cancel")
+        )
         change = None
         if operation == "update":
             change = (

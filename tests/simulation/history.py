@@ -184,7 +184,7 @@ class History:
         return max(known, default=None)
 
     def sealed_before(self, pack: Pack, end: int) -> bool:
-        """Whether a seal that reaches `end` was sent before the pack was acknowledged: then its writer may demote it."""
+        """Whether a seal that reaches `end` was sent before the pack was acknowledged: its writer may demote it."""
         level = pack.bucket.level
         name = "sealed_" + level.value
         limit = pack.acknowledged_ms or 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simulation.event_loop import Process
@@ -24,7 +25,7 @@ class Watcher:
         self._world = world
         self._dispatcher_id = dispatcher_id
 
-    def dispatched(self, topic: str, entry: Entry, lateness_ms: int) -> None:
+    def dispatched(self, topic: str, entries: Sequence[Entry], now: int) -> None:
         """Kafka's side tells more."""
 
     def skipped(self, reason: str, count: int) -> None:

@@ -108,6 +108,9 @@ class ReplicatedStore(ReplicatedTables):
     async def write_frontier(self, shard_range: int, registers: Mapping[str, int]) -> None:
         writes = self._history.frontier_begun(shard_range, registers) if self._history is not None else []
         kept = dict(registers)
+        for name in kept:
+            if name not in REGISTERS:
+                raise ValueError(f"there is no register {name}")
         await self._write("write_frontier", lambda node: node.write_frontier(shard_range, kept))
         if self._history is not None:
             self._history.frontier_acknowledged(writes)

@@ -13,20 +13,16 @@ from simulation.verdict import report_of
 
 def shrink(scenario: Scenario, kind: str, *, runs_max: int = 300) -> Scenario:
     """Leave out whatever the violation does not need."""
+    found = [scenario]
     runs = 0
-
-    def fails(candidate: Scenario) -> bool:
-        nonlocal runs
-        runs += 1
-        return kind in report_of(candidate)[0].kinds
-
-    changed = True
-    while changed and runs < runs_max:
-        changed = False
-        for candidate in _smaller(lambda: scenario):
-            if runs < runs_max and fails(candidate):
-                scenario, changed = candidate, True
-    return scenario
+    before = None
+    while before is not found[-1] and runs < runs_max:
+        before = found[-1]
+        for candidate in _smaller(lambda: found[-1]):
+            runs += 1
+            if runs < runs_max and kind in report_of(candidate)[0].kinds:
+                found.append(candidate)
+    return found[-1]
 
 
 def _smaller(current: Callable[[], Scenario]) -> Iterator[Scenario]:

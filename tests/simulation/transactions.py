@@ -12,12 +12,14 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVar
 
-from simulation.network import Network, later
+from simulation.network import Network, NetworkFaults, later
 from tocsin.schema.errors import StoreTimeout
 from tocsin.schema.schedules import Calendar, ScheduleRow
 from tocsin.schema.store import Lease, Settings
 
 T = TypeVar("T")
+
+CALM = NetworkFaults()
 
 
 class Transactions:
@@ -34,6 +36,7 @@ class Transactions:
         self._network = network
         self._timeout_ms = timeout_ms
         self._applied = applied
+        self._latest_ms = 0.0
         self._leased = leased
         self.settings: Settings | None = None
         self.schedules: dict[str, ScheduleRow] = {}
@@ -47,7 +50,7 @@ class Transactions:
         """Apply in some order with the others; the answer may never come."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         network, random = self._network, self._network.random
-        arrival = sum(network.delay_ms() for _ in range(4))
+        arrival = self._arrival_ms(4)
         if network.chance(network.faults.unknown):
             fate = random.random()
             if fate < 0.4:
@@ -65,7 +68,7 @@ class Transactions:
         if self._network.chance(self._network.faults.lost):
             self._fail_later(future)
         else:
-            arrival = self._network.delay_ms() + self._network.delay_ms()
+            arrival = self._arrival_ms(2)
             later(arrival, self._apply_and_answer, answer, future, copy_context())
         return future
 
@@ -73,6 +76,15 @@ class Transactions:
         result = apply()
         loop = asyncio.get_running_loop()
         loop.call_later(self._network.delay_ms() / 1000, _resolve, future, result, context=caller)  # type: ignore[arg-type]
+
+    def _arrival_ms(self, messages: int) -> float:
+        """How long a request takes. In a calm it overtakes nobody, so a serial read settles what was sent before."""
+        now = asyncio.get_running_loop().time() * 1000
+        arrival = now + sum(self._network.delay_ms() for _ in range(messages))
+        if self._network.faults == CALM:
+            arrival = max(arrival, self._latest_ms + 0.1)
+            self._latest_ms = arrival
+        return arrival - now
 
     def _fail_later(self, future: asyncio.Future[T]) -> None:
         asyncio.get_running_loop().call_later(self._timeout_ms / 1000, _refuse, future)

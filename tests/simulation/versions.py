@@ -1,4 +1,4 @@
-"""The life of a schedule as its versions tell it: what each one owed, by the rules of the design and not by its code."""
+"""The life of a schedule as its versions tell it: what each one owed, by the design and not by its code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Lives:
         rows: defaultdict[str, list[Applied]] = defaultdict(list)
         for applied in history.applied:
             rows[applied.row.schedule_id].append(applied)
-        promises = {}
+        promises: dict[tuple[str, int], Acknowledged] = {}
         for promise in history.acknowledged:
             promises.setdefault((promise.schedule_id, promise.version), promise)
         self.versions: dict[str, list[Version]] = {}

@@ -9,12 +9,13 @@ from statistics import median
 
 from simulation.clients import Clients
 from simulation.clocks import EPOCH_MS, HostClock
+from simulation.cluster import Cluster
 from simulation.event_loop import Process, VirtualLoop
 from simulation.history import Disturbance, History
 from simulation.hosts import Host
 from simulation.kafka import Broker, SimulatedPublisher
 from simulation.network import NetworkFaults
-from simulation.replicated_store import Cluster, ReplicatedStore
+from simulation.replicated_store import ReplicatedStore
 from simulation.scenario import (
     END_MS,
     FAULTS_MS,
@@ -162,6 +163,9 @@ class World:
             case StoreClockStep():
                 hosts = self.hosts if event.hosts else []
                 self._for_a_while(event.duration_ms, "store clock", lambda on: self._step(event.step_ms, hosts, on=on))
+                # Sealed ran ahead with the clock; near waits for time to catch up, at half its speed.
+                healed_ms = event.duration_ms + 2 * abs(event.step_ms)
+                self._disturb("store clock heals", healed_ms, "")
             case HostClockStep():
                 host = self.hosts[event.host]
                 self._for_a_while(event.duration_ms, "host clock", lambda on: host.step(event.step_ms if on else 0))
@@ -169,7 +173,12 @@ class World:
     def _for_a_while(self, duration_ms: float, what: str, switch: Callable[[bool], object]) -> None:
         self._disturb(what, duration_ms, "")
         switch(True)
-        self.after(duration_ms, lambda: (switch(False), self.history.note(f"{what} is well again")))  # type: ignore[arg-type, return-value]
+
+        def mend() -> None:
+            switch(False)
+            self.history.note(f"{what} is well again")
+
+        self.after(duration_ms, mend)
 
     def _disturb(self, what: str, duration_ms: float, whom: str) -> None:
         now = self.true_ms()

@@ -1,0 +1,189 @@
+"""The bugs that the simulation must find. Each breaks one rule of the design's section 4 in the shipped text."""
+
+from __future__ import annotations
+
+from simulation.mutation import Edit, Mutant
+
+INSERT = "tocsin.producer.insert"
+CHANGE = "tocsin.producer.change"
+CLOCK = "tocsin.schema.clock"
+LEVELS = "tocsin.schema.levels"
+OWNER = "tocsin.dispatcher.owner"
+READING = "tocsin.dispatcher.reading"
+DISPATCH = "tocsin.dispatcher.dispatch"
+WAITING = "tocsin.dispatcher.waiting"
+VERIFICATION = "tocsin.dispatcher.verification"
+STORE = "simulation.cluster"
+REPLICA = "simulation.replica"
+
+
+def _mutant(name: str, module: str, old: str, new: str, *seeds: int) -> Mutant:
+    return Mutant(name, (Edit(module, old, new),), seeds)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "the frontier is not looked at after a write",
+        INSERT,
+        "if frontier.sealed(level) < self._levels.end(level, position):",
+        "if frontier:",
+    ),
+    _mutant(
+        "a bucket sealed just to its end counts as open",
+        INSERT,
+        "if frontier.sealed(level) < self._levels.end(level, position):",
+        "if frontier.sealed(level) <= self._levels.end(level, position):",
+    ),
+    _mutant(
+        "the start of a minute is sealed, not its end",
+        OWNER,
+        'await self._seal("sealed_minute", seal)',
+        'await self._seal("sealed_minute", seal - width)',
+    ),
+    _mutant(
+        "dispatched before near is sealed and read",
+        OWNER,
+        "self.waiting.take_due(min(self._near_read, self._now()))",
+        "self.waiting.take_due(self._now())",
+    ),
+    _mutant(
+        "dispatched by what is sealed, not by the store's clock",
+        OWNER,
+        "self.waiting.take_due(min(self._near_read, self._now()))",
+        "self.waiting.take_due(self._near_read)",
+    ),
+    _mutant(
+        "a new owner does not load the change markers of before",
+        OWNER,
+        "markers_read_to = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms",
+        "markers_read_to = read_to",
+    ),
+    _mutant(
+        "no write ahead",
+        CHANGE,
+        "            (place,) = await self._inserter.insert([Placement(entry.marked())], deadline=deadline)\n",
+        "            pass\n",
+    ),
+    _mutant(
+        "demoted entries are not verified",
+        INSERT,
+        "tries.append(_Try(index, entry.marked(), level.below))",
+        "tries.append(_Try(index, entry, level.below))",
+    ),
+    _mutant(
+        "marked entries count unasked",
+        WAITING,
+        "if not entry.verify or not entry.has_schedule:",
+        "if True:",
+    ),
+    _mutant(
+        "committed passes an occurrence before its re-arm is acknowledged",
+        DISPATCH,
+        "        places = await self._services.inserter.insert([placement for _, placement in rearms])\n",
+        "        for flight, _ in rearms:\n            self._waiting.drop(flight.item)\n"
+        "        places = await self._services.inserter.insert([placement for _, placement in rearms])\n",
+    ),
+    Mutant(
+        "a new owner trusts what the old one announced",
+        (
+            Edit(
+                OWNER,
+                "        registers = {register: value}\n",
+                "        registers = {register: value}\n"
+                "        if value <= getattr(self._announced, register):\n            return\n",
+            ),
+            Edit(
+                OWNER,
+                "        self.committed = frontier.committed\n",
+                "        self.committed = frontier.committed\n        self._announced = frontier\n",
+            ),
+        ),
+    ),
+    _mutant(
+        "a level is read before its seal is acknowledged",
+        OWNER,
+        "        await self._write(registers)\n        self.committed = max",
+        "        self._spawn(self._write(registers))\n        self.committed = max",
+    ),
+    _mutant("one replica's answer is enough", STORE, "if len(answers) == MAJORITY", "if len(answers) == 1"),
+    _mutant(
+        "sealed keeps the last write, not the highest",
+        REPLICA,
+        "kept[name] = max(value, kept.get(name, value))",
+        "kept[name] = value",
+    ),
+    _mutant(
+        "a write that timed out counts as written",
+        INSERT,
+        "        await self._persistence.until_answered(partial(self._store.write_pack, bucket, row), deadline)\n",
+        "        try:\n            await self._store.write_pack(bucket, row)\n"
+        "        except StoreTimeout:\n            pass\n",
+    ),
+    _mutant(
+        "change markers are forgotten too early",
+        CHANGE,
+        "        until = second + spec.jitter_ms + self._timing.marker_slack_ms\n",
+        "        until = start\n",
+    ),
+    _mutant(
+        "a change keeps no account of the versions it replaced",
+        CHANGE,
+        "            replaced=replaced,\n",
+        "            replaced=replaced and ((-1, replaced[0][1]),),\n",
+    ),
+    _mutant(
+        "an entry whose commit is under way is dropped",
+        VERIFICATION,
+        "    if row is None or row.version < entry.version:\n        return Verdict(Answer.UNDECIDED)\n",
+        "    if row is None or row.version < entry.version:\n        return Verdict(Answer.DROPPED)\n",
+    ),
+    _mutant(
+        "history is repeated where somebody else has done it",
+        INSERT,
+        "if source is not None and committed >= source:",
+        "if source is not None and committed >= source and cascade:",
+    ),
+    _mutant(
+        "a schedule goes on while its change is being verified",
+        WAITING,
+        "            if item.entry.schedule_id in self._unanswered:\n",
+        "            if item.entry.schedule_id in ():\n",
+    ),
+    _mutant(
+        "trust that lapsed comes back",
+        OWNER,
+        "self._lapsed = self._lapsed or now >= self.until",
+        "self._lapsed = now >= self.until",
+    ),
+    _mutant(
+        "an owner reads a bucket's first page only",
+        READING,
+        "            return [row async for page in pages for row in page]\n\n        rows",
+        "            return list(await anext(pages, ()))\n\n        rows",
+    ),
+    _mutant(
+        "only the newest layout of a minute is read",
+        LEVELS,
+        "return tuple(dict.fromkeys(layout.sub_partitions for layout in self.layouts))",
+        "return (self.layouts[-1].sub_partitions,)",
+    ),
+    _mutant(
+        "the fastest coordinator's clock is believed",
+        CLOCK,
+        "    return min(reading for reading in readings",
+        "    return max(reading for reading in readings",
+    ),
+    _mutant(
+        "a day counts as cascaded before it is",
+        OWNER,
+        '            await self._seal("sealed_far", seal)\n',
+        '            await self._seal("sealed_far", seal)\n            await self._write({"committed_far": seal})\n',
+    ),
+    _mutant(
+        "a chain that meets itself goes on twice",
+        DISPATCH,
+        "        if found is not None and found is not item:\n"
+        "            self._finish(item)\n            return False\n",
+        "",
+    ),
+)
