@@ -250,7 +250,8 @@ def _unexplained(history: History, first: Delivery, second: Delivery) -> str | N
     if not history.disturbances:
         return "without any fault"
     taken = _taken_over_at(history, second)
-    if first.process != second.process and taken is not None:
+    stepped = history.disturbed("store", 0, second.at_ms)
+    if first.process != second.process and taken is not None and not stepped:
         committed = history.committed_by(history.shard_range_of(first.schedule_id), taken)
         if committed is not None and committed > first.due + 2 * TIMING.misfire_grace_ms and not _was_late(first):
             return "far behind what was committed"

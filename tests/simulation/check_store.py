@@ -112,7 +112,8 @@ def _settled(
     if version is None or not _in_force(version, entry, at_ms):
         return True
     arrived = [d for d in lives.arrived(entry.schedule_id) if d.at_ms <= at_ms]
-    if any(_covers(delivery, version, entry) for delivery in arrived):
+    doubled = entry.schedule_id in history.doubled
+    if any(_covers(delivery, version, entry, doubled=doubled) for delivery in arrived):
         return True
     return version.spec.catch_up.value == "skip" and _later_waits(history, entry, at_ms)
 
@@ -132,13 +133,16 @@ def _in_force(version: Version, entry: Entry, at_ms: float) -> bool:
     return True
 
 
-def _covers(delivery: Delivery, version: Version, entry: Entry) -> bool:
-    """Whether this dispatch is of the entry, or of a chain that passed it over."""
+def _covers(delivery: Delivery, version: Version, entry: Entry, *, doubled: bool) -> bool:
+    """Whether this dispatch is of the entry, or of a chain that passed it over.
+
+    A chain that meets the entry of an audit or a repeated call ends there, and its count of missed ones with it.
+    """
     if delivery.scheduled_for == entry.scheduled_for:
         return True
     policy = version.spec.catch_up.value
     if policy == "latest":
-        return delivery.scheduled_for > entry.scheduled_for and delivery.missed > 0
+        return delivery.scheduled_for > entry.scheduled_for and (delivery.missed > 0 or doubled)
     return policy == "earliest" and delivery.scheduled_for < entry.scheduled_for < delivery.at_ms
 
 

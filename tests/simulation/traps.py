@@ -36,8 +36,10 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="t
 class Traps:
     """The traps of every process, and what springs them."""
 
-    def __init__(self, loop: VirtualLoop, note: Callable[[str], None]) -> None:
+    def __init__(self, loop: VirtualLoop, note: Callable[[str], None], *, until_ms: float) -> None:
         self._loop = loop
+        #: Nobody stands still any more from here on.
+        self._until_ms = until_ms
         self._note = note
         self._set: dict[Process, list[list[Trap | int]]] = {}
         self.sprung = 0
@@ -87,6 +89,7 @@ class Traps:
     def pause(self, process: Process, duration_ms: int, where: str) -> None:
         """SIGSTOP, now, and SIGCONT later."""
         if process.alive and not process.paused:
+            duration_ms = min(duration_ms, max(0, round(self._until_ms - self._loop.now_ms)))
             self._note(f"{process} is stopped for {duration_ms} ms {where}")
             self._loop.pause(process)
             self._loop.call_in_ms(duration_ms, self._resume, process)

@@ -57,12 +57,13 @@ class World:
         self.settings = Settings(genesis=EPOCH_MS - 1_000, shard_ranges=SHARD_RANGES, layouts=LAYOUTS)
         self.random = Random(scenario.seed)
         self.history = History(self.true_ms, LEVELS.shard_range)
-        self.traps = Traps(loop, self.history.note)
+        self.traps = Traps(loop, self.history.note, until_ms=FAULTS_MS)
         self.cluster = Cluster(self.random, self.true_ms, history=self.history)
         self.broker = Broker(self.random, self.history, self._shown_ms)
         self.clients = Clients(self)
         self.hosts = [Host(self, number) for number in range(scenario.hosts)]
         self.failures: list[str] = []
+        self._highest_ms = 0.0
         #: Until when a reading from before a step may still be carried on, and what was added then.
         self._steps: list[tuple[float, float]] = []
 
@@ -186,6 +187,7 @@ class World:
         self.history.disturbances.append(Disturbance(now, now + duration_ms, what.split(maxsplit=1)[0], whom))
 
     def _step(self, step_ms: float, hosts: list[Host], *, on: bool) -> None:
+        self._highest_ms = self._shown_ms()
         self._steps.append((self.loop.now_ms + REREAD_MS, self.cluster.step_ms))
         self.cluster.step_ms = step_ms if on else 0
         for host in hosts:
@@ -195,7 +197,7 @@ class World:
         """The highest time the store has shown, by the median of its nodes, carried on until all have read it again."""
         readings = [self.true_ms() + replica.skew_ms for replica in self.cluster.replicas]
         steps = [step_ms for until_ms, step_ms in self._steps if until_ms >= self.loop.now_ms]
-        return median(readings) + max([self.cluster.step_ms, *steps])
+        return max(median(readings) + max([self.cluster.step_ms, *steps]), self._highest_ms)
 
     def _calm(self) -> None:
         """Faults end here; what was lost or late may still arrive for a while."""
