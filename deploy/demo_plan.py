@@ -49,7 +49,7 @@ class Plan:
     def expected(self) -> dict[str, int]:
         """The due of every occurrence key that has to be dispatched; ms UTC."""
         return {
-            occurrence_key(schedule.schedule_id, floor_ms(at)): floor_ms(at)
+            occurrence_key(str(schedule.schedule_id), floor_ms(at)): floor_ms(at)
             for schedule in self.schedules()
             if schedule.schedule_id != REGRET_ID
             for at in schedule.recurrence.between(self.start, self.until + timedelta(milliseconds=1))

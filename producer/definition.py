@@ -17,7 +17,7 @@ from tocsin.schema.entries import format_instant
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
 from tocsin.schema.instants import ceil_ms, to_datetime
 from tocsin.schema.recurrence import AnyRecurrence, Once, until_for_max_runs
-from tocsin.schema.schedules import CatchUp, ScheduleRow, Spec, decode_spec, encode_spec
+from tocsin.schema.schedules import CatchUp, ScheduleFilter, ScheduleRow, Spec, State, decode_spec, encode_spec
 
 #: Characters of a schedule id at most.
 SCHEDULE_ID_LENGTH_MAX = 255
@@ -46,7 +46,8 @@ class NewSchedule:
         InvalidSchedule: a field has the wrong type, is out of range or contradicts another one.
     """
 
-    schedule_id: str
+    #: None: one is generated when it is created.
+    schedule_id: str | None
     recurrence: AnyRecurrence
     topic: str
     payload: bytes = b""
@@ -70,7 +71,8 @@ class NewSchedule:
     note: str = ""
 
     def __post_init__(self) -> None:
-        check_schedule_id(self.schedule_id)
+        if self.schedule_id is not None:
+            check_schedule_id(self.schedule_id)
         check_topic(self.topic)
         _check_payload(self.payload)
         for name in ("content_type", "partition_key", "definition"):
@@ -103,6 +105,7 @@ class NewSchedule:
 
         Equal requests give equal specs for one instant of creation: that is how a repeated create is recognised.
         """
+        assert self.schedule_id is not None  # noqa: S101 — generated before anything is made of it
         start = instant_of("start", self.start)
         recurrence = self.recurrence.resolve(self.schedule_id, created_at if start is None else start)
         until = instant_of("until", self.until)
@@ -197,6 +200,23 @@ def check_schedule_id(schedule_id: Any) -> None:
     _check_text("schedule_id", schedule_id, length_max=SCHEDULE_ID_LENGTH_MAX)
 
 
+def check_name(field: str, name: Any) -> None:
+    """Refuse what cannot be the name of a tag, a calendar or an owner: 1–128 printable characters."""
+    _check_text(field, name, length_max=128)
+
+
+def schedule_filter(*, tenant: Any, tag: Any, state: Any, topic: Any) -> ScheduleFilter:
+    """A filter of these fields; None restricts nothing. Raises InvalidSchedule for what no schedule can have."""
+    for field, value in (("tenant", tenant), ("tag", tag)):
+        if value is not None:
+            check_name(field, value)
+    if topic is not None:
+        check_topic(topic)
+    if state is not None and not isinstance(state, State):
+        raise InvalidSchedule("state", state, "must be a State: ACTIVE, PAUSED or CANCELLED")
+    return ScheduleFilter(tenant=tenant, tag=tag, state=state, topic=topic)
+
+
 def check_topic(topic: Any) -> None:
     """Refuse what Kafka would not take for the name of a topic."""
     _check_text("topic", topic, length_max=TOPIC_LENGTH_MAX)
@@ -232,7 +252,7 @@ def names_of(field: str, names: Any) -> frozenset[str]:
         raise InvalidSchedule(field, names, "must be a collection of texts")
     listed = list(itertools.islice(names, 65))
     for name in listed:
-        _check_text(field, name, length_max=128)
+        check_name(field, name)
     found = frozenset(listed)
     if len(listed) > 64:
         raise InvalidSchedule(field, None, "holds more than 64 names")

@@ -54,6 +54,7 @@ class GatheringInserter(Inserter):
             group = self._open[shard_range] = _Group()
             work = self._insert_group(shard_range, group, after=self._newest.get(shard_range))
             self._newest[shard_range] = asyncio.get_running_loop().create_task(work)
+            self._newest[shard_range].add_done_callback(_look_at)
         mine = self._open[shard_range].join(placements, deadline)
         return (await asyncio.shield(self._newest[shard_range]))[mine]
 
@@ -64,3 +65,9 @@ class GatheringInserter(Inserter):
             await asyncio.wait([after])
         del self._open[shard_range]
         return await super()._insert_in_range(shard_range, group.placements, group.deadline, cascade=False)
+
+
+def _look_at(group: asyncio.Task[list[Place | None]]) -> None:
+    """Whoever waits is told of a failure; where all were cancelled, nobody needs to be."""
+    if not group.cancelled():
+        group.exception()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from tocsin.producer.arming import entry_due_from
 from tocsin.schema.instants import to_datetime
-from tocsin.schema.recurrence import AnyRecurrence
+from tocsin.schema.recurrence import AnyRecurrence, excluded
 from tocsin.schema.schedules import CatchUp, ScheduleRow, State, decode_spec
 
 
@@ -71,10 +72,29 @@ class Recall:
     schedule: None = None
 
 
-def schedule_of(row: ScheduleRow, now: int) -> Schedule:
-    """The public form of a row, with the next due after `now` (ms UTC)."""
-    spec = decode_spec(row.spec)
+#: Occurrences on excluded dates that are passed over in search of one that is not; a year of minutes.
+EXCLUDED_MAX = 527_040
+
+
+def due_times(row: ScheduleRow, now: int, dates: Collection[date]) -> Iterator[int]:
+    """When a schedule is due from `now` on, ms UTC, but for the dates excluded; nothing where it is not active."""
     following = entry_due_from(row, now)
+    nominal = None if following is None else following.scheduled_for
+    spec = decode_spec(row.spec)
+    passed_over = 0
+    while nominal is not None and passed_over < EXCLUDED_MAX:
+        if dates and excluded(dates, nominal, spec.recurrence.zone_name):
+            passed_over += 1
+        else:
+            passed_over = 0
+            yield spec.due_of(row.schedule_id, nominal)
+        nominal = spec.next_after(nominal)
+
+
+def schedule_of(row: ScheduleRow, now: int, dates: Collection[date] = ()) -> Schedule:
+    """The public form of a row, with the next due after `now` (ms UTC) that is on none of the dates excluded."""
+    spec = decode_spec(row.spec)
+    following = next(due_times(row, now, dates), None)
     return Schedule(
         schedule_id=row.schedule_id,
         version=row.version,
@@ -98,5 +118,5 @@ def schedule_of(row: ScheduleRow, now: int) -> Schedule:
         note=row.note,
         created_at=to_datetime(row.created_at),
         updated_at=to_datetime(row.updated_at),
-        next_at=None if following is None else to_datetime(following.due),
+        next_at=None if following is None else to_datetime(following),
     )

@@ -1,113 +1,59 @@
-"""The client: AsyncScheduler, and Scheduler, which runs one on a thread of its own.
+"""The asynchronous client. `Scheduler` (blocking.py) is the same for code without an event loop.
 
-Both are context managers, carry no state that matters, and may be used from many tasks (Scheduler: threads) at once.
-Repeating any call is safe; after OutcomeUnknown it is the way to learn what became of it.
+A context manager that carries no state that matters, and may be used from many tasks at once. Repeating any call is
+safe; after OutcomeUnknown it is the way to learn what became of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import threading
-import uuid
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
-from datetime import datetime, timedelta
-from typing import Any, Self, TypeVar
+import dataclasses
+from collections.abc import AsyncIterator, Iterable
+from datetime import date, datetime
+from functools import partial
+from itertools import islice
+from typing import Any, TypeAlias
 
-from tocsin.producer.change import Changes, Committed, Wish
-from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of
-from tocsin.producer.frontiers import Frontiers
-from tocsin.producer.insert import Inserter
-from tocsin.producer.persistence import Persistence
-from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule, schedule_of
-from tocsin.producer.timers import NewTimer, SendResult, Timers
+from tocsin.producer.apply import ApplyResult, Step, applied, declared_set, owned_rows, rows_of, steps_to
+from tocsin.producer.calendars import Calendar, read_calendar, write_calendar
+from tocsin.producer.change import Committed, Origin, Wish
+from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of, schedule_filter
+from tocsin.producer.many import CreateResult, in_order
+from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule, due_times, schedule_of
+from tocsin.producer.store_client import StoreClient
+from tocsin.producer.timers import NewTimer, SendResult
 from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
-from tocsin.schema.clock import Clock, StoreClock, SystemClock
-from tocsin.schema.errors import InvalidSchedule, OutcomeUnknown, ScheduleNotFound, StoreTimeout, StoreUnavailable
-from tocsin.schema.fresh_ids import FreshIds
-from tocsin.schema.levels import Levels
-from tocsin.schema.open_store import open_store
+from tocsin.schema.errors import (
+    InvalidSchedule,
+    OutcomeUnknown,
+    ScheduleNotFound,
+    StoreTimeout,
+    StoreUnavailable,
+    TocsinError,
+)
+from tocsin.schema.instants import to_datetime
+from tocsin.schema.pages import next_page
 from tocsin.schema.recurrence import AnyRecurrence
-from tocsin.schema.store import Store
-from tocsin.schema.timing import Timing
-
-Result = TypeVar("Result")
+from tocsin.schema.schedules import ScheduleRow, State, decode_spec
 
 #: Timers of one insert: enough for full packs in every sub-partition, few enough to wait for.
 SEND_MAX = 10_000
+#: Instants of one forecast at most.
+UPCOMING_MAX = 10_000
+#: In the class below `list` is a method.
+Instants: TypeAlias = list[datetime]
 
 
-class AsyncScheduler:
-    """Creates and changes schedules.
+class AsyncScheduler(StoreClient):
+    """Creates and changes schedules. The arguments are those of StoreClient.
 
-    Args:
-        store: a URL (`sqlite:///path.db`, `cassandra://host1,host2/keyspace`), or a store that the caller opens and
-            closes.
-        timeout: how long a call may take; past it the outcome is unknown.
-        timing: the durations of the protocol.
-        clock: the host's clock.
-        new_id: makes fresh ids; uuid4 by default.
-
-    Raises:
+    Every method may raise, beside what it names:
         InvalidSchedule: an argument is refused; nothing was written.
-        NotInitialised, StoreUnavailable: on entering.
+        StoreUnavailable: the store does not answer; nothing was changed.
+        OutcomeUnknown: it stopped answering on the way; repeat the same call.
     """
 
-    def __init__(
-        self,
-        store: str | Store = "sqlite:///tocsin.db",
-        *,
-        timeout: timedelta = timedelta(seconds=10),
-        timing: Timing | None = None,
-        clock: Clock | None = None,
-        new_id: Any = None,
-    ) -> None:
-        self._timing = timing or Timing()
-        self._clock = clock or SystemClock()
-        self._owns_store = isinstance(store, str)
-        self._store = open_store(store, timing=self._timing, clock=self._clock) if isinstance(store, str) else store
-        self._timeout_ms = int(timeout / timedelta(milliseconds=1))
-        self._new_id = new_id or FreshIds()
-        self._store_clock = StoreClock(self._store, self._clock, skew_ms_max=self._timing.skew_ms_max)
-        self._clock_read_at = 0
-        self._changes: Changes | None = None
-        self._timers: Timers | None = None
-
-    async def __aenter__(self) -> Self:
-        settings = await self._store.open()
-        levels = Levels(self._timing, settings.shard_ranges, settings.layouts)
-        frontiers = Frontiers(self._store, self._clock, self._timing)
-        inserter = Inserter(
-            self._store,
-            levels,
-            store_clock=self._store_clock,
-            clock=self._clock,
-            frontiers=frontiers,
-            new_id=self._new_id,
-            marks_late=False,
-        )
-        self._timers = Timers(levels, inserter, self._store_clock)
-        self._changes = Changes(
-            self._store,
-            levels,
-            inserter,
-            store_clock=self._store_clock,
-            clock=self._clock,
-            new_token=self._new_id,
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Give back the store's connections."""
-        self._changes = None
-        if self._owns_store:
-            await self._store.close()
-
     async def create(
-        self, schedule_id: str | None, recurrence: AnyRecurrence, *, topic: str, **definition: Any
+        self, /, schedule_id: str | None, recurrence: AnyRecurrence, *, topic: str, **definition: Any
     ) -> Schedule:
         """Create a schedule; the further arguments are the fields of NewSchedule.
 
@@ -124,14 +70,68 @@ class AsyncScheduler:
             ScheduleExists: the id is taken by other content.
             OutcomeUnknown: repeat the same call (with the same id).
         """
-        if schedule_id is None:
-            schedule_id = str(uuid.UUID(bytes=self._new_id(), version=4))
         try:
             schedule = NewSchedule(schedule_id=schedule_id, recurrence=recurrence, topic=topic, **definition)
         except TypeError as error:
             raise InvalidSchedule("definition", sorted(definition), str(error)) from error
-        committed, _ = await self._make(schedule_id, Create(schedule, self._timing.misfire_grace_ms))
-        return schedule_of(committed.row, self._store_clock.now_ms())
+        return await self._create(schedule)
+
+    async def create_many(self, schedules: Iterable[NewSchedule]) -> AsyncIterator[CreateResult]:
+        """Create many schedules at once: a schedule or an error for each, in order.
+
+        Some hundred are under way at a time; no more of the iterable is consumed before results are taken. Each is
+        created as by `create`, and may be created again. What building an item raises, a NewSchedule that is refused
+        say, ends the iteration; what was created before stays.
+        """
+
+        async def create(schedule: NewSchedule) -> CreateResult:
+            known = schedule
+            if schedule.schedule_id is None:
+                known = dataclasses.replace(schedule, schedule_id=self._generated_id())
+            schedule_id = str(known.schedule_id)
+            try:
+                made = await self._create(known, generated=schedule.schedule_id is None)
+            except TocsinError as error:
+                return CreateResult(schedule_id=schedule_id, error=error)
+            return CreateResult(schedule_id=schedule_id, schedule=made)
+
+        async for result in in_order(schedules, create):
+            yield result
+
+    async def apply(
+        self, schedules: Iterable[NewSchedule], *, owner: str, prune: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
+        """Make a declared set true: create, update and leave alone what it names, see `producer.apply`.
+
+        Args:
+            schedules: the whole set of this owner; no id twice.
+            owner: whose; schedules it made carry the tag `owner:<owner>`.
+            prune: cancel what carries the tag and is not in the set.
+            dry_run: write nothing, and say what would be done.
+
+        Raises:
+            InvalidSchedule: something in the set is refused, or belongs to somebody else; nothing was written.
+        """
+        declared = declared_set(schedules, owner)
+        _, deadline = await self._ready()
+        for schedule in declared.values():
+            await self._calendars.require(schedule.exclude or (), deadline=deadline)
+        rows = await owned_rows(self._store, self._persistence, owner, deadline=deadline) if prune else {}
+        rows |= await rows_of(self._store, self._persistence, declared, deadline=deadline)
+        now, grace_ms = self._store_clock.now_ms(), self._timing.misfire_grace_ms
+        steps = steps_to(declared, rows, owner, prune=prune, now=now, grace_ms=grace_ms)
+        errors: dict[str, TocsinError] = {}
+
+        async def take(step: Step) -> None:
+            try:
+                await self._make(step.schedule_id, step.wish)
+            except TocsinError as error:
+                errors[step.schedule_id] = error
+
+        if not dry_run:
+            async for _ in in_order((step for step in steps if step.kind != "unchanged"), take):
+                pass
+        return applied(steps, errors)
 
     async def get(self, schedule_id: str) -> Schedule:
         """The schedule, with the next due derived from it.
@@ -140,13 +140,49 @@ class AsyncScheduler:
             ScheduleNotFound: there is none.
         """
         check_schedule_id(schedule_id)
-        changes, deadline = await self._ready()
-        row = await changes.read(schedule_id, deadline=deadline)
-        if row is None:
-            raise ScheduleNotFound(schedule_id)
-        return schedule_of(row, self._store_clock.now_ms())
+        return await self._shown(await self._row(schedule_id))
 
-    async def update(self, schedule_id: str, *, expected_version: int | None = None, **changes: Any) -> Change:
+    async def list(
+        self,
+        *,
+        tenant: str | None = None,
+        tag: str | None = None,
+        state: State | None = None,
+        topic: str | None = None,
+    ) -> AsyncIterator[Schedule]:
+        """Every schedule that fits all that is given, in the store's own order, read page by page as they are taken.
+
+        Each is as it stood when its page was read. One that is changed meanwhile may be in the listing or not.
+
+        Raises:
+            InvalidSchedule: a filter is of the wrong type.
+        """
+        wanted = schedule_filter(tenant=tenant, tag=tag, state=state, topic=topic)
+        _, deadline = await self._ready()
+        pages = self._store.list_schedules(wanted)
+        while page := await self._persistence.until_answered(partial(next_page, pages), deadline):
+            for row in page:
+                yield await self._shown(row)
+            _, deadline = await self._ready()
+
+    async def upcoming(self, schedule_id: str, count: int = 10) -> Instants:
+        """When a schedule is due next, UTC, jitter included and excluded dates passed over; none while it is paused.
+
+        Args:
+            schedule_id: whose.
+            count: how many instants, at most 10,000; fewer where the schedule ends before.
+
+        Raises:
+            ScheduleNotFound: there is none.
+        """
+        check_schedule_id(schedule_id)
+        if type(count) is not int or not 1 <= count <= UPCOMING_MAX:
+            raise InvalidSchedule("count", count, f"must be a whole number from 1 to {UPCOMING_MAX}")
+        row = await self._row(schedule_id)
+        times = due_times(row, self._store_clock.now_ms(), await self._excluded(row))
+        return [to_datetime(due) for due in islice(times, count)]
+
+    async def update(self, /, schedule_id: str, *, expected_version: int | None = None, **changes: Any) -> Change:
         """Change some fields of a schedule; what is not named stays.
 
         The new version owns nominal times from now on; what was nominal before still runs, once.
@@ -160,6 +196,9 @@ class AsyncScheduler:
             VersionConflict: somebody else changed it first.
         """
         check_schedule_id(schedule_id)
+        if "exclude" in changes:
+            _, deadline = await self._ready()
+            await self._calendars.require(names_of("exclude", changes["exclude"] or ()), deadline=deadline)
         wish = Update(schedule_id, changes, grace_ms=self._timing.misfire_grace_ms, expected_version=expected_version)
         return await self._change(schedule_id, wish)
 
@@ -186,7 +225,7 @@ class AsyncScheduler:
         return await self._change(schedule_id, Cancel(schedule_id))
 
     async def send_at(
-        self, topic: str, payload: bytes = b"", *, at: datetime, timer_id: str | None = None, **definition: Any
+        self, /, topic: str, payload: bytes = b"", *, at: datetime, timer_id: str | None = None, **definition: Any
     ) -> str:
         """Send one record at an instant: a timer, one write. Returns its occurrence key, which `recall` takes.
 
@@ -202,7 +241,7 @@ class AsyncScheduler:
             OutcomeUnknown: send the same again, with the same id.
         """
         if timer_id is None:
-            timer_id = str(uuid.UUID(bytes=self._new_id(), version=4))
+            timer_id = self._generated_id()
         try:
             timer = NewTimer(timer_id=timer_id, topic=topic, payload=payload, at=at, **definition)
         except TypeError as error:
@@ -217,7 +256,7 @@ class AsyncScheduler:
     async def send_many(self, timers: Iterable[NewTimer]) -> AsyncIterator[SendResult]:
         """Send many timers in packs; a key or an error for each, in order. The iterable is read a little ahead."""
         remaining = iter(timers)
-        while part := list(itertools.islice(remaining, SEND_MAX)):
+        while part := list(islice(remaining, SEND_MAX)):
             _, deadline = await self._ready()
             for result in await self._sender().send_each(part, deadline=deadline):
                 yield result
@@ -237,110 +276,63 @@ class AsyncScheduler:
         outcome = ChangeOutcome.PREVENTED if prevented else ChangeOutcome.POSSIBLY_DISPATCHED
         return Recall(outcome=outcome, uncertain=() if prevented else (key,))
 
-    def _sender(self) -> Timers:
-        assert self._timers is not None  # noqa: S101 — set by __aenter__, which _ready awaits
-        return self._timers
+    async def set_calendar(self, name: str, dates: Iterable[date]) -> Calendar:
+        """Make a calendar, or replace its dates: schedules whose `exclude` names it do not run on them.
+
+        It holds for occurrences due a minute from now or later. Setting it again is harmless.
+
+        Raises:
+            InvalidSchedule: the name or a date is refused; nothing was written.
+            OutcomeUnknown: set it again.
+        """
+        _, deadline = await self._ready()
+        return await write_calendar(
+            self._store, self._persistence, name, dates, new_token=self._new_id, deadline=deadline
+        )
+
+    async def get_calendar(self, name: str) -> Calendar:
+        """A calendar and its dates. Raises ScheduleNotFound where there is none of this name."""
+        _, deadline = await self._ready()
+        return await read_calendar(self._store, self._persistence, name, deadline=deadline)
+
+    async def _create(self, schedule: NewSchedule, *, generated: bool = False) -> Schedule:
+        if schedule.schedule_id is None:
+            schedule = dataclasses.replace(schedule, schedule_id=self._generated_id())
+            generated = True
+        _, deadline = await self._ready()
+        await self._calendars.require(schedule.exclude or (), deadline=deadline)
+        wish = Create(schedule, self._timing.misfire_grace_ms)
+        origin = Origin.GENERATED if generated else Origin.NEW
+        committed = await self._make(str(schedule.schedule_id), wish, origin)
+        return await self._shown(committed.row)
+
+    async def _row(self, schedule_id: str) -> ScheduleRow:
+        changes, deadline = await self._ready()
+        row = await changes.read(schedule_id, deadline=deadline)
+        if row is None:
+            raise ScheduleNotFound(schedule_id)
+        return row
+
+    async def _shown(self, row: ScheduleRow) -> Schedule:
+        return schedule_of(row, self._store_clock.now_ms(), await self._excluded(row))
+
+    async def _excluded(self, row: ScheduleRow) -> frozenset[date]:
+        """The dates on which a schedule does not run."""
+        names = decode_spec(row.spec).exclude
+        if not names:
+            return frozenset()
+        await self._calendars.keep_fresh(deadline=self._clock.monotonic_ms() + self._timeout_ms)
+        return self._calendars.dates(names)
 
     async def _change(self, schedule_id: str, wish: Wish) -> Change:
-        committed, now = await self._make(schedule_id, wish)
+        committed = await self._make(schedule_id, wish)
         prevented = committed.uncertain == ()
         return Change(
-            schedule=schedule_of(committed.row, now),
+            schedule=await self._shown(committed.row),
             outcome=ChangeOutcome.PREVENTED if prevented else ChangeOutcome.POSSIBLY_DISPATCHED,
             uncertain=committed.uncertain or (),
         )
 
-    async def _make(self, schedule_id: str, wish: Wish) -> tuple[Committed, int]:
+    async def _make(self, schedule_id: str, wish: Wish, origin: Origin = Origin.THERE) -> Committed:
         changes, deadline = await self._ready()
-        committed = await changes.make(schedule_id, wish, deadline=deadline)
-        return committed, self._store_clock.now_ms()
-
-    async def _ready(self) -> tuple[Changes, int]:
-        """The procedure and this call's deadline, with a clock that was read lately."""
-        if self._changes is None:
-            await self.__aenter__()
-        assert self._changes is not None  # noqa: S101 — set by __aenter__
-        now = self._clock.monotonic_ms()
-        deadline = now + self._timeout_ms
-        if not self._clock_read_at or now - self._clock_read_at > self._timing.clock_refresh_ms:
-            persistence = Persistence(self._clock, self._timing)
-            await persistence.until_answered(self._store_clock.refresh, deadline)
-            self._clock_read_at = self._clock.monotonic_ms()
-        return self._changes, deadline
-
-
-class Scheduler:
-    """AsyncScheduler for code without an event loop; same arguments, same methods, same errors."""
-
-    def __init__(self, store: str | Store = "sqlite:///tocsin.db", **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tocsin-scheduler", daemon=True)
-        self._scheduler = AsyncScheduler(store, **options)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        try:
-            self._run(self._scheduler.__aenter__())
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give back the store's connections and end the thread."""
-        if not self._loop.is_closed():
-            try:
-                self._run(self._scheduler.close())
-            finally:
-                self._stop()
-
-    def create(self, schedule_id: str | None, recurrence: AnyRecurrence, *, topic: str, **definition: Any) -> Schedule:
-        """See AsyncScheduler.create."""
-        return self._run(self._scheduler.create(schedule_id, recurrence, topic=topic, **definition))
-
-    def get(self, schedule_id: str) -> Schedule:
-        """See AsyncScheduler.get."""
-        return self._run(self._scheduler.get(schedule_id))
-
-    def update(self, schedule_id: str, *, expected_version: int | None = None, **changes: Any) -> Change:
-        """See AsyncScheduler.update."""
-        return self._run(self._scheduler.update(schedule_id, expected_version=expected_version, **changes))
-
-    def pause(self, schedule_id: str, *, note: str = "") -> Change:
-        """See AsyncScheduler.pause."""
-        return self._run(self._scheduler.pause(schedule_id, note=note))
-
-    def resume(self, schedule_id: str, *, resume_from: datetime | None = None) -> Change:
-        """See AsyncScheduler.resume."""
-        return self._run(self._scheduler.resume(schedule_id, resume_from=resume_from))
-
-    def cancel(self, schedule_id: str) -> Change:
-        """See AsyncScheduler.cancel."""
-        return self._run(self._scheduler.cancel(schedule_id))
-
-    def send_at(
-        self, topic: str, payload: bytes = b"", *, at: datetime, timer_id: str | None = None, **definition: Any
-    ) -> str:
-        """See AsyncScheduler.send_at."""
-        return self._run(self._scheduler.send_at(topic, payload, at=at, timer_id=timer_id, **definition))
-
-    def send_many(self, timers: Iterable[NewTimer]) -> Iterator[SendResult]:
-        """See AsyncScheduler.send_many."""
-        results = self._scheduler.send_many(timers)
-        while (result := self._run(anext(results, None))) is not None:
-            yield result
-
-    def recall(self, key: str) -> Recall:
-        """See AsyncScheduler.recall."""
-        return self._run(self._scheduler.recall(key))
-
-    def _run(self, call: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        return await changes.make(schedule_id, wish, deadline=deadline, origin=origin)

@@ -6,14 +6,17 @@ that is what makes repeating a call with an unknown outcome safe. None of them t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tocsin.producer.change import Draft
 from tocsin.producer.definition import NewSchedule, check_occurs, encoded, redefined
 from tocsin.schema.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, VersionConflict
-from tocsin.schema.recurrence import Once
+from tocsin.schema.recurrence import Cron, Once
 from tocsin.schema.schedules import ScheduleRow, State, decode_spec
 
 
@@ -71,6 +74,41 @@ class Update:
         return _draft(wanted, encoded(spec), current.state, since=now, keeps_before=now)
 
 
+class Declare:
+    """A schedule as its owner declares it, whatever is there: created, updated, or brought back after a cancel.
+
+    What a declaration leaves open stays as it was settled: an `Every` without anchor keeps the one it has, and whether
+    the schedule is paused is its operators' affair once it exists.
+    """
+
+    def __init__(self, declared: NewSchedule, found: ScheduleRow | None, *, grace_ms: int) -> None:
+        self._declared = declared
+        self._found = found
+        self._grace_ms = grace_ms
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """Nothing where the row says so already. Raises VersionConflict where it is not the row found before."""
+        found = self._found
+        if found is None:
+            return Create(self._declared, self._grace_ms).draft(current, now)
+        schedule_id = found.schedule_id
+        if current is None:
+            raise ScheduleNotFound(schedule_id)
+        settled = as_settled(self._declared, current)
+        cancelled = current.state is State.CANCELLED
+        if not cancelled and _has_content(current, settled, current.updated_at):
+            return None
+        if current.version != found.version:
+            raise VersionConflict(schedule_id, found.version, current.version)
+        spec = settled.spec(now)
+        if cancelled or spec.recurrence != decode_spec(current.spec).recurrence:
+            check_occurs(spec, now, now, self._grace_ms)
+        state = current.state
+        if cancelled:
+            state = State.PAUSED if settled.paused else State.ACTIVE
+        return _draft(settled, encoded(spec), state, since=now, keeps_before=0 if cancelled else now)
+
+
 @dataclass(frozen=True)
 class Pause:
     """No occurrence until resumed; everything pending is dropped."""
@@ -115,6 +153,16 @@ class Cancel:
         if current is None:
             raise ScheduleNotFound(self.schedule_id)
         return None if current.state is State.CANCELLED else _same(current, State.CANCELLED, now, note=current.note)
+
+
+def as_settled(declared: NewSchedule, row: ScheduleRow) -> NewSchedule:
+    """The declaration with what it leaves open, an anchor, taken from the row where that differs in nothing else."""
+    existing, recurrence = decode_spec(row.spec).recurrence, declared.recurrence
+    if isinstance(recurrence, Once | Cron) or isinstance(existing, Once | Cron) or declared.start is not None:
+        return declared
+    if recurrence.anchor is None and msgspec.structs.replace(existing, anchor=None) == recurrence:
+        return dataclasses.replace(declared, recurrence=existing)
+    return declared
 
 
 def _has_content(row: ScheduleRow, wanted: NewSchedule, resolved_at: int) -> bool:

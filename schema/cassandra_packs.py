@@ -53,6 +53,7 @@ class PackWriter:
         if self._open is None or self._sending is None or not self._open.has_room(size_bytes):
             self._open = _Request()
             self._sending = asyncio.get_running_loop().create_task(self._send(self._open))
+            self._sending.add_done_callback(_look_at)
         self._open.add(call, size_bytes)
         await asyncio.shield(self._sending)
 
@@ -60,3 +61,9 @@ class PackWriter:
         if self._open is request:
             self._open = None
         await self._run_together(request.calls)
+
+
+def _look_at(sent: asyncio.Task[None]) -> None:
+    """Whoever waits is told of a failure; where all were cancelled, nobody needs to be."""
+    if not sent.cancelled():
+        sent.exception()

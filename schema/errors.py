@@ -61,9 +61,9 @@ class ScheduleExists(TocsinError):
 class ScheduleNotFound(TocsinError, LookupError):
     """There is no schedule with this id; check its spelling with `tocsin list`."""
 
-    def __init__(self, schedule_id: str) -> None:
+    def __init__(self, schedule_id: str, *, what: str = "schedule") -> None:
         self.schedule_id = schedule_id
-        super().__init__(f"there is no schedule {schedule_id!r}. Check its spelling.")
+        super().__init__(f"there is no {what} {schedule_id!r}. Check its spelling.")
 
 
 class VersionConflict(TocsinError):

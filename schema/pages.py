@@ -34,3 +34,11 @@ class Pages(AsyncIterator[Sequence[Row]], Generic[Row, Place]):
             if rows:
                 return rows
         raise StopAsyncIteration
+
+
+async def next_page(pages: AsyncIterator[Sequence[Row]]) -> Sequence[Row]:
+    """The next page; an empty one after the last. After an error it is asked for again."""
+    try:
+        return await anext(pages)
+    except StopAsyncIteration:
+        return ()

@@ -1,8 +1,13 @@
 """Tocsin: a scheduler for billions of schedules, on Cassandra and Kafka."""
 
+from tocsin.producer.apply import ApplyResult
+from tocsin.producer.blocking import Scheduler
+from tocsin.producer.calendars import Calendar
 from tocsin.producer.definition import NewSchedule
-from tocsin.producer.results import Change, ChangeOutcome, Schedule
-from tocsin.producer.scheduler import AsyncScheduler, Scheduler
+from tocsin.producer.many import CreateResult
+from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule
+from tocsin.producer.scheduler import AsyncScheduler
+from tocsin.producer.timers import NewTimer, SendResult
 from tocsin.schema.errors import (
     ClockSkew,
     InstantInPast,
@@ -24,11 +29,14 @@ from tocsin.schema.recurrence import Cron, Daily, Every, Gap, Monthly, Once, Ove
 from tocsin.schema.schedules import CatchUp, State
 
 __all__ = [
+    "ApplyResult",
     "AsyncScheduler",
+    "Calendar",
     "CatchUp",
     "Change",
     "ChangeOutcome",
     "ClockSkew",
+    "CreateResult",
     "Cron",
     "Daily",
     "Every",
@@ -38,16 +46,19 @@ __all__ = [
     "Monthly",
     "NeverOccurs",
     "NewSchedule",
+    "NewTimer",
     "NotInitialised",
     "Once",
     "OutcomeUnknown",
     "Overlap",
     "Overloaded",
     "PayloadTooLarge",
+    "Recall",
     "Schedule",
     "ScheduleExists",
     "ScheduleNotFound",
     "Scheduler",
+    "SendResult",
     "SettingsError",
     "State",
     "StoreUnavailable",
