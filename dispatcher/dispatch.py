@@ -33,11 +33,16 @@ from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.extra_runs import backfill_turn, next_turn_due
 from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry, Kind, encode_pack
+from tocsin.schema.levels import Level
+from tocsin.schema.recurrence import excluded
 from tocsin.schema.schedules import Spec, decode_spec
 from tocsin.schema.store import DeadLetter
 
 #: Late occurrences of one schedule dispatched in one go.
 CHUNK = 100
+
+#: How long a re-arm waits at most for the rest of a herd to be published.
+REARM_WAITS_MS_MAX = 1_000
 
 cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
 
@@ -77,6 +82,7 @@ class Dispatch:
         holds: whether the lease is still trusted.
         near_read: up to where near is sealed and read.
         verify_again: called with an item of which a copy was read while it was parked.
+        expect: called with the instant at which something that was put on near is to be read.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class Dispatch:
         holds: Callable[[], bool],
         near_read: Callable[[], int],
         verify_again: Callable[[Item], None],
+        expect: Callable[[int], None],
     ) -> None:
         self._services = services
         self._shard_range = shard_range
@@ -95,15 +102,21 @@ class Dispatch:
         self._holds = holds
         self._near_read = near_read
         self._verify_again = verify_again
+        self._expect = expect
         #: Set once nothing new may be published: a planned stop.
         self.stopping = False
 
     async def run(self, items: Iterable[Item]) -> None:
         """See a batch of one topic through, from publish to re-arm."""
-        flights = [flight for item in items for flight in self._prepare(item)]
+        batch = list(items)
+        if any(item.spec is not None and item.spec.exclude for item in batch):
+            await self._services.calendars.keep_fresh()
+        flights = [flight for item in batch for flight in self._prepare(item)]
         rearms: list[tuple[Flight, Placement]] = []
+        patience_ms = REARM_WAITS_MS_MAX
         while flights:
             outcomes = await self._publish(flights)
+            patience_ms = await self._let_others_publish(patience_ms)
             failing = {
                 id(flight.item): flight.item
                 for flight, outcome in zip(flights, outcomes, strict=True)
@@ -120,6 +133,14 @@ class Dispatch:
                 await self._park([flight for flight in flights if id(flight.item) in failing and flight.follow])
             flights = again
         await self._rearm(rearms)
+
+    async def _let_others_publish(self, patience_ms: int) -> int:
+        """What follows a dispatch waits while something due is not handed out in any range; what patience is left."""
+        began = now = self._services.clock.monotonic_ms()
+        while now - began < patience_ms and self._services.load.is_behind(self._services.store_clock.now_ms()):
+            await self._services.clock.sleep_ms(self._services.timing.tick_ms_min)
+            now = self._services.clock.monotonic_ms()
+        return max(0, patience_ms - (now - began))
 
     def finish(self, item: Item) -> None:
         """There is nothing to publish and nothing to arm: a recall that has met its timer, or has none."""
@@ -166,12 +187,23 @@ class Dispatch:
     def _flight(
         self, item: Item, spec: Spec, entry: Entry, *, counts: bool = True, skipped: int = 0, rounds: int = 1
     ) -> Flight:
-        if counts and spec.expires_after_ms is not None and entry.kind != Kind.BACKFILL:
-            counts = self._services.store_clock.now_ms() - entry.due <= spec.expires_after_ms
-            if not counts:
-                self._services.observer.skipped("expired", 1)
+        reason = self._passed_over(spec, entry) if counts else ""
+        if reason:
+            counts = False
+            self._services.observer.skipped(reason, 1)
         publish = counts and not self._services.lately.was_published(identity(entry))
         return Flight(item, spec, entry, publish=publish, skipped=skipped, rounds=rounds)
+
+    def _passed_over(self, spec: Spec, entry: Entry) -> str:
+        """Why its schedule does not want an occurrence dispatched now; empty: it does. A trigger was asked for."""
+        late_ms = self._services.store_clock.now_ms() - entry.due
+        if spec.expires_after_ms is not None and entry.kind != Kind.BACKFILL and late_ms > spec.expires_after_ms:
+            return "expired"
+        if spec.exclude and entry.kind != Kind.TRIGGER:
+            dates = self._services.calendars.dates(spec.exclude)
+            if dates and excluded(dates, entry.scheduled_for, spec.recurrence.zone_name):
+                return "excluded"
+        return ""
 
     def _stand_for(self, item: Item, scheduled_for: int) -> bool:
         """Let the item stand for a later occurrence; False: that one waits here already, and the chain ends there."""
@@ -346,6 +378,8 @@ class Dispatch:
                 self._abandon([flight])
                 self._waiting.drop(flight.item)
             else:
+                if place.level is Level.NEAR:
+                    self._expect(place.position)
                 self._finish(flight.item)
 
     def _finish(self, item: Item) -> None:

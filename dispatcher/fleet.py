@@ -29,6 +29,7 @@ from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.services import Observer, Services
 from tocsin.dispatcher.topics import Topics
 from tocsin.dispatcher.waiting import Load
+from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
@@ -339,6 +340,7 @@ def make_dispatcher(
     levels = Levels(timing, settings.shard_ranges, settings.layouts)
     store_clock = StoreClock(store, clock, skew_ms_max=timing.skew_ms_max)
     frontiers = Frontiers(store, clock, timing)
+    persistence = Persistence(clock, timing)
     services = Services(
         dispatcher_id=dispatcher_id,
         store=store,
@@ -357,10 +359,11 @@ def make_dispatcher(
             new_id=new_id,
             marks_late=True,
         ),
-        persistence=Persistence(clock, timing),
+        persistence=persistence,
         publisher=publisher,
         lately=Lately(timing.memory_ms),
         topics=Topics(timing),
+        calendars=CalendarCache(store, clock, persistence, fresh_ms=CALENDARS_FRESH_MS),
         load=Load(),
         observer=observer,
     )

@@ -20,6 +20,7 @@ inserts are safe whoever owns the range.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
@@ -83,9 +84,12 @@ class RangeOwner:
             holds=self._holds,
             near_read=lambda: self._near_read,
             verify_again=lambda item: self._spawn(self._verifier.entries([item])),
+            expect=lambda position: heapq.heappush(self._expected, position),
         )
         self._reader = Reader(services, shard_range)
         self._verifier = Verifier(services, self.waiting, release=self._release, goes_on=self._goes_on)
+        #: Near positions that this owner has written itself: no need to wait for a tick to learn of them.
+        self._expected: list[int] = []
         self._near_read = -1
         self._minute_read = -1
         #: Up to where the minutes before the running one are read; None: all of them are.
@@ -331,9 +335,11 @@ class RangeOwner:
 
     def _next_tick(self) -> int:
         now = self._now()
-        next_due = self.waiting.next_due()
+        while self._expected and self._expected[0] <= self._near_read:
+            heapq.heappop(self._expected)
+        wanted = [self.waiting.next_due(), self._expected[0] if self._expected else None]
         latest = now + self._timing.tick_ms
-        return latest if next_due is None else max(now + self._timing.tick_ms_min, min(latest, next_due + 1))
+        return max(now + self._timing.tick_ms_min, min([latest, *(at + 1 for at in wanted if at is not None)]))
 
     async def _wait_until(self, instant: int) -> None:
         await self._pause(max(0, instant - self._now()))

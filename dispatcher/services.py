@@ -10,6 +10,7 @@ from tocsin.dispatcher.lately import Lately
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.topics import Topics
 from tocsin.dispatcher.waiting import Load
+from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
@@ -66,5 +67,6 @@ class Services:
     publisher: Publisher
     lately: Lately
     topics: Topics
+    calendars: CalendarCache
     load: Load
     observer: Observer

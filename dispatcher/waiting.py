@@ -53,10 +53,16 @@ _PENDING = frozenset({Status.VERIFYING, Status.WAITING, Status.MOVING})
 
 
 class Load:
-    """Bytes that the items of all ranges of a process hold; reading ahead stops while it is too much."""
+    """What the ranges of one process hold together."""
 
     def __init__(self) -> None:
+        #: Reading ahead stops while it is too much.
         self.size_bytes = 0
+        self.ranges: set[Waiting] = set()
+
+    def is_behind(self, now: int) -> bool:
+        """Whether anything due by now has not been handed out yet: re-arms can wait, publishing cannot."""
+        return any(waiting.is_due(now) for waiting in self.ranges)
 
 
 class Item:
@@ -109,6 +115,7 @@ class Waiting:
 
     def __init__(self, load: Load | None = None) -> None:
         self._load = load or Load()
+        self._load.ranges.add(self)
         self._items: defaultdict[str, list[Item]] = defaultdict(list)
         self._by_due: list[tuple[int, int, Item]] = []
         self._order = 0
@@ -186,6 +193,7 @@ class Waiting:
     def leave(self) -> None:
         """The range is served by another now: what is still here weighs no longer on the ranges that stay."""
         self._load.size_bytes -= sum(item.size_bytes for items in self._items.values() for item in items)
+        self._load.ranges.discard(self)
         self._load = Load()
 
     def moved(self, item: Item, status: Status) -> bool:
@@ -211,6 +219,10 @@ class Waiting:
             item.status = Status.DISPATCHING
             due.append(item)
         return due
+
+    def is_due(self, now: int) -> bool:
+        """Whether something that is due by now waits to be handed out."""
+        return bool(self._by_due) and self._by_due[0][0] <= now
 
     def next_due(self) -> int | None:
         """When the next item may be taken."""

@@ -11,13 +11,17 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from functools import partial
 
+from tocsin.producer.persistence import Persistence
+from tocsin.schema.clock import SystemClock
 from tocsin.schema.entries import Entry, encode_pack, pack
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.levels import Bucket, Level, Levels
 from tocsin.schema.recurrence import Every
 from tocsin.schema.schedules import Spec, encode_spec
 from tocsin.schema.store import PackRow, Store
+from tocsin.schema.timing import Timing
 
 #: Packs on their way at once.
 CONCURRENCY = 64
@@ -45,10 +49,11 @@ def packs(levels: Levels, waiting: Iterable[Entry], new_id: Callable[[], bytes])
 async def write_packs(store: Store, rows: Iterable[tuple[Bucket, PackRow]]) -> None:
     """Write packs, so many at once."""
     remaining = iter(rows)
+    persistence = Persistence(SystemClock(), Timing())
 
     async def writer() -> None:
         for bucket, row in remaining:
-            await store.write_pack(bucket, row)
+            await persistence.until_answered(partial(store.write_pack, bucket, row))
 
     await asyncio.gather(*(writer() for _ in range(CONCURRENCY)))
 

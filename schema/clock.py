@@ -60,22 +60,41 @@ class ServerClock(Protocol):
         ...
 
 
+#: A host's monotonic clock and a server's clock drift apart by less than this, in parts per million.
+DRIFT_PPM = 500
+
+
 class StoreClock:
-    """The store's time from below, in ms UTC, between two readings carried on by the host's monotonic clock."""
+    """The store's time from below, in ms UTC, between two readings carried on by the host's monotonic clock.
+
+    A reply that we hear of late, because the event loop was busy or the network slow, gives a bound that is too low by
+    as much. The bound carried on from the readings before is kept instead where it is better, less what the clocks may
+    have drifted apart since; unless the reply shows that the store's clock was set back.
+    """
 
     def __init__(self, store: ServerClock, clock: Clock, *, skew_ms_max: int) -> None:
         self._store = store
         self._clock = clock
         self._skew_ms_max = skew_ms_max
         self._base: int | None = None
-        #: Store − host at the last reading, for the metric and the alarm.
+        self._base_at = 0
+        #: Store − host at the last reading, for the metric and the alarm: 0 where the reply's travel explains it all.
         self.skew_ms = 0
 
     async def refresh(self) -> None:
         """Ask the store for its time. Raises StoreUnavailable or StoreTimeout, and then the last reading stands."""
-        readings = await self._store.server_times_ms()
-        self._base = lowest_credible(readings, self._skew_ms_max) - self._clock.monotonic_ms()
-        self.skew_ms = self.now_ms() - self._clock.wall_ms()
+        sent, wall_sent = self._clock.monotonic_ms(), self._clock.wall_ms()
+        reading = lowest_credible(await self._store.server_times_ms(), self._skew_ms_max)
+        received, wall_received = self._clock.monotonic_ms(), self._clock.wall_ms()
+        # All clocks are cut to whole milliseconds; one less, and the sum of two cuts never leads.
+        base = reading - received - 1
+        if self._base is not None:
+            carried = self._base - -(-(received - self._base_at) * DRIFT_PPM // 1_000_000)
+            if reading >= carried + sent:
+                base = max(base, carried)
+        self._base, self._base_at = base, received
+        least, most = reading - wall_received, reading - wall_sent
+        self.skew_ms = 0 if least <= 0 <= most else min(least, most, key=abs)
 
     def now_ms(self) -> int:
         """A lower bound of the store's time. Call `refresh` first."""

@@ -152,6 +152,7 @@ async def a_world(timing: Timing | None = None) -> AsyncIterator[World]:
     store = ScriptedStore(inner)
     store.clock = clock
     store_clock = StoreClock(store, clock, skew_ms_max=timing.skew_ms_max)
+    clock.turn(1)  # the store's clock is read from below, one millisecond behind
     await store_clock.refresh()
     store.made.clear()
     numbers = itertools.count(1)

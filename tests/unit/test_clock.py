@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.manual_clock import START_MS, ManualClock
 
-from tocsin.schema.clock import StoreClock, SystemClock, lowest_credible
+from tocsin.schema.clock import DRIFT_PPM, StoreClock, SystemClock, lowest_credible
 from tocsin.schema.errors import ClockSkew, StoreUnavailable
 
 SKEW_MS = 1_000
+#: What is left off because every clock is cut to whole milliseconds.
+CUT_MS = 1
 
 readings = st.lists(st.integers(0, 10**13), min_size=1, max_size=7)
 
@@ -42,7 +44,7 @@ async def test_the_way_back_of_the_reply_only_makes_it_later(clock: ManualClock)
     servers.reply_takes_ms = 300
     store_clock = StoreClock(servers, clock, skew_ms_max=SKEW_MS)
     await store_clock.refresh()
-    assert store_clock.now_ms() == clock.wall_ms() - 300
+    assert store_clock.now_ms() == clock.wall_ms() - 300 - CUT_MS
 
 
 async def test_between_two_readings_it_goes_on_with_the_monotonic_clock(clock: ManualClock) -> None:
@@ -50,20 +52,20 @@ async def test_between_two_readings_it_goes_on_with_the_monotonic_clock(clock: M
     await store_clock.refresh()
     clock.step(3_600_000)
     clock.turn(250)
-    assert store_clock.now_ms() == START_MS + 250
+    assert store_clock.now_ms() == START_MS + 250 - CUT_MS
 
 
 async def test_of_several_servers_the_earliest_counts(clock: ManualClock) -> None:
     store_clock = StoreClock(Servers(clock, 40, -30, 10), clock, skew_ms_max=SKEW_MS)
     await store_clock.refresh()
-    assert store_clock.now_ms() == START_MS - 30
+    assert store_clock.now_ms() == START_MS - 30 - CUT_MS
 
 
 @pytest.mark.parametrize("outlier_ms", [60_000, -60_000])
 async def test_one_server_that_is_far_off_is_not_believed(clock: ManualClock, outlier_ms: int) -> None:
     store_clock = StoreClock(Servers(clock, 5, outlier_ms, 20), clock, skew_ms_max=SKEW_MS)
     await store_clock.refresh()
-    assert store_clock.now_ms() == START_MS + 5
+    assert store_clock.now_ms() == START_MS + 5 - CUT_MS
 
 
 async def test_a_failed_reading_leaves_the_last_one(clock: ManualClock) -> None:
@@ -74,7 +76,46 @@ async def test_a_failed_reading_leaves_the_last_one(clock: ManualClock) -> None:
     clock.turn(500)
     with pytest.raises(StoreUnavailable):
         await store_clock.refresh()
-    assert store_clock.now_ms() == START_MS + 500
+    assert store_clock.now_ms() == START_MS + 500 - CUT_MS
+
+
+async def test_a_reply_that_comes_late_neither_lowers_the_bound_nor_raises_the_alarm(clock: ManualClock) -> None:
+    servers = Servers(clock, 0)
+    store_clock = StoreClock(servers, clock, skew_ms_max=SKEW_MS)
+    await store_clock.refresh()
+    servers.reply_takes_ms = 3_000
+    await store_clock.refresh()
+    assert clock.wall_ms() - 5 <= store_clock.now_ms() < clock.wall_ms()
+    assert store_clock.skew_ms == 0
+
+
+async def test_a_store_that_is_set_back_is_followed_at_once(clock: ManualClock) -> None:
+    servers = Servers(clock, 0)
+    store_clock = StoreClock(servers, clock, skew_ms_max=SKEW_MS)
+    await store_clock.refresh()
+    servers.ahead_ms = (-5_000,)
+    await store_clock.refresh()
+    assert store_clock.now_ms() == START_MS - 5_000 - CUT_MS
+    assert store_clock.skew_ms == -5_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 60_000), st.integers(-2, 2)), max_size=20))
+async def test_however_replies_travel_and_clocks_drift_it_never_leads(
+    rounds: list[tuple[int, int, int]],
+) -> None:
+    clock = ManualClock()
+    servers = Servers(clock, 0)
+    store_clock = StoreClock(servers, clock, skew_ms_max=SKEW_MS)
+    store_ahead_ms = 0
+    for reply_takes_ms, pause_ms, drift in rounds:
+        servers.reply_takes_ms = reply_takes_ms
+        await store_clock.refresh()
+        clock.turn(pause_ms)
+        # The store's clock runs at another rate, by less than DRIFT_PPM.
+        store_ahead_ms += drift * pause_ms * (DRIFT_PPM // 3) // 1_000_000
+        servers.ahead_ms = (store_ahead_ms,)
+        drifted_ms = pause_ms * DRIFT_PPM // 1_000_000 + 1
+        assert store_clock.now_ms() <= clock.wall_ms() + store_ahead_ms + drifted_ms
 
 
 async def test_before_the_first_reading_it_knows_nothing(clock: ManualClock) -> None:

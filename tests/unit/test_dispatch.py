@@ -16,6 +16,7 @@ from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.topics import Topics
 from tocsin.dispatcher.waiting import Item, Load, Status, Waiting
+from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.extra_runs import BackfillTerms
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.entries import Entry, Kind
@@ -75,6 +76,7 @@ class Desk:
         self.waiting = Waiting(Load())
         self.holds = True
         self.again: list[Item] = []
+        self.expected: list[int] = []
         timing = world.levels.timing
         self.services = Services(
             dispatcher_id="d",
@@ -100,6 +102,7 @@ class Desk:
             holds=lambda: self.holds,
             near_read=world.store_clock.now_ms,
             verify_again=self.again.append,
+            expect=self.expected.append,
         )
 
     def due(self, spec: Spec = HOURLY, *, late_ms: int = 0, missed: bool = False, **fields: Any) -> Item:
@@ -119,7 +122,7 @@ class Desk:
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
     async with a_world() as world:
-        world.clock.turn(START_MS - GENESIS_MS)
+        world.clock.turn(START_MS - GENESIS_MS + 1)
         await world.store_clock.refresh()
         await world.seal(sealed_near=START_MS, sealed_minute=START_MS)
         yield Desk(world)
