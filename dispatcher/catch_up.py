@@ -17,9 +17,12 @@ that the walk jumps close to the end, and the number skipped is a lower bound.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
+from datetime import date
 from typing import NamedTuple
 
-from tocsin.schema.recurrence import Once
+from tocsin.schema.entries import Entry, Kind
+from tocsin.schema.recurrence import Once, excluded
 from tocsin.schema.schedules import CatchUp, Spec
 
 #: Nominal times walked one by one.
@@ -86,6 +89,18 @@ def following(spec: Spec, schedule_id: str, scheduled_for: int, horizon: Horizon
         skipped += 1
         nominal = spec.next_after(nominal)
     return nominal, skipped
+
+
+def passed_over(spec: Spec, entry: Entry, now: int, dates: Collection[date]) -> str:
+    """Why an occurrence whose turn has come is not dispatched; empty: it is. `dates` are those of its calendars.
+
+    A backfill is late by intent, and a trigger was asked for whatever the date is.
+    """
+    if spec.expires_after_ms is not None and entry.kind != Kind.BACKFILL and now - entry.due > spec.expires_after_ms:
+        return "expired"
+    if dates and entry.kind != Kind.TRIGGER and excluded(dates, entry.scheduled_for, spec.recurrence.zone_name):
+        return "excluded"
+    return ""
 
 
 def _newest(spec: Spec, schedule_id: str, first: int, keep: int, horizon: Horizon) -> tuple[int, int]:

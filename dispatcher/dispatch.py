@@ -24,7 +24,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tocsin.dispatcher.catch_up import Horizon, choose, following
+from tocsin.dispatcher.catch_up import Horizon, choose, following, passed_over
 from tocsin.dispatcher.lately import identity
 from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.record import record_of
@@ -34,13 +34,14 @@ from tocsin.producer.extra_runs import backfill_turn, next_turn_due
 from tocsin.producer.insert import Placement
 from tocsin.schema.entries import Entry, Kind, encode_pack
 from tocsin.schema.levels import Level
-from tocsin.schema.recurrence import excluded
 from tocsin.schema.schedules import Spec, decode_spec
 from tocsin.schema.store import DeadLetter
 
 #: Late occurrences of one schedule dispatched in one go.
 CHUNK = 100
 
+#: A batch of so many belongs to a herd.
+HERD_BATCH = 100
 #: How long a re-arm waits at most for the rest of a herd to be published.
 REARM_WAITS_MS_MAX = 1_000
 
@@ -113,10 +114,10 @@ class Dispatch:
             await self._services.calendars.keep_fresh()
         flights = [flight for item in batch for flight in self._prepare(item)]
         rearms: list[tuple[Flight, Placement]] = []
-        patience_ms = REARM_WAITS_MS_MAX
         while flights:
             outcomes = await self._publish(flights)
-            patience_ms = await self._let_others_publish(patience_ms)
+            if len(flights) >= HERD_BATCH:
+                await self._let_others_publish()
             failing = {
                 id(flight.item): flight.item
                 for flight, outcome in zip(flights, outcomes, strict=True)
@@ -134,13 +135,12 @@ class Dispatch:
             flights = again
         await self._rearm(rearms)
 
-    async def _let_others_publish(self, patience_ms: int) -> int:
-        """What follows a dispatch waits while something due is not handed out in any range; what patience is left."""
-        began = now = self._services.clock.monotonic_ms()
-        while now - began < patience_ms and self._services.load.is_behind(self._services.store_clock.now_ms()):
-            await self._services.clock.sleep_ms(self._services.timing.tick_ms_min)
-            now = self._services.clock.monotonic_ms()
-        return max(0, patience_ms - (now - began))
+    async def _let_others_publish(self) -> None:
+        """In a herd, what follows a dispatch waits a little while something due is not handed out in any range."""
+        clock, store_clock = self._services.clock, self._services.store_clock
+        give_up_at = clock.monotonic_ms() + REARM_WAITS_MS_MAX
+        while clock.monotonic_ms() < give_up_at and self._services.load.is_behind(store_clock.now_ms()):
+            await clock.sleep_ms(self._services.timing.tick_ms_min)
 
     def finish(self, item: Item) -> None:
         """There is nothing to publish and nothing to arm: a recall that has met its timer, or has none."""
@@ -187,23 +187,12 @@ class Dispatch:
     def _flight(
         self, item: Item, spec: Spec, entry: Entry, *, counts: bool = True, skipped: int = 0, rounds: int = 1
     ) -> Flight:
-        reason = self._passed_over(spec, entry) if counts else ""
-        if reason:
+        dates = self._services.calendars.dates(spec.exclude)
+        if counts and (reason := passed_over(spec, entry, self._services.store_clock.now_ms(), dates)):
             counts = False
             self._services.observer.skipped(reason, 1)
         publish = counts and not self._services.lately.was_published(identity(entry))
         return Flight(item, spec, entry, publish=publish, skipped=skipped, rounds=rounds)
-
-    def _passed_over(self, spec: Spec, entry: Entry) -> str:
-        """Why its schedule does not want an occurrence dispatched now; empty: it does. A trigger was asked for."""
-        late_ms = self._services.store_clock.now_ms() - entry.due
-        if spec.expires_after_ms is not None and entry.kind != Kind.BACKFILL and late_ms > spec.expires_after_ms:
-            return "expired"
-        if spec.exclude and entry.kind != Kind.TRIGGER:
-            dates = self._services.calendars.dates(spec.exclude)
-            if dates and excluded(dates, entry.scheduled_for, spec.recurrence.zone_name):
-                return "excluded"
-        return ""
 
     def _stand_for(self, item: Item, scheduled_for: int) -> bool:
         """Let the item stand for a later occurrence; False: that one waits here already, and the chain ends there."""

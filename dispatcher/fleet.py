@@ -43,6 +43,8 @@ from tocsin.schema.timing import Timing
 STOP_MS = 5_000
 #: How long a range that failed here is left to others before it is tried here again.
 AVOID_MS = 10_000
+#: Calendars are read again after this, ms; how long a new date may go unnoticed.
+CALENDARS_FRESH_MS = 60_000
 
 
 class Watch:

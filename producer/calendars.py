@@ -10,6 +10,7 @@ Whoever decides by calendars keeps them in memory and reads all of them again af
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -48,6 +49,7 @@ class CalendarCache:
         self._dates: dict[str, frozenset[date]] = {}
         self._unions: dict[tuple[str, ...], frozenset[date]] = {}
         self._read_at: int | None = None
+        self._turn = asyncio.Lock()
 
     async def keep_fresh(self, *, deadline: int | None = None) -> None:
         """Read the calendars again where they were read too long ago.
@@ -55,8 +57,9 @@ class CalendarCache:
         Raises:
             StoreUnavailable, StoreTimeout: the deadline passed; without one it is repeated until it is answered.
         """
-        if self._read_at is None or self._clock.monotonic_ms() - self._read_at >= self._fresh_ms:
-            await self.refresh(deadline=deadline)
+        async with self._turn:  # Whoever comes while somebody reads waits for that answer, and has no need of its own.
+            if self._read_at is None or self._clock.monotonic_ms() - self._read_at >= self._fresh_ms:
+                await self.refresh(deadline=deadline)
 
     async def refresh(self, *, deadline: int | None = None) -> None:
         """Read the calendars again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import timedelta
+from datetime import date, time, timedelta
 from typing import Any
 
 import pytest
@@ -21,8 +21,8 @@ from tocsin.producer.extra_runs import BackfillTerms
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.instants import HOUR_MS, MINUTE_MS, SECOND_MS, to_datetime
-from tocsin.schema.recurrence import Every, Once
-from tocsin.schema.schedules import CatchUp, Marker, Spec, encode_spec
+from tocsin.schema.recurrence import Daily, Every, Once
+from tocsin.schema.schedules import Calendar, CatchUp, Marker, Spec, encode_spec
 
 #: Ten days later: nothing a test speaks of lies before genesis.
 START_MS = GENESIS_MS + 240 * HOUR_MS
@@ -92,6 +92,12 @@ class Desk:
             publisher=self.publisher,
             lately=Lately(timing.memory_ms),
             topics=Topics(timing),
+            calendars=CalendarCache(
+                world.store,  # type: ignore[arg-type]
+                world.clock,
+                Persistence(world.clock, timing),
+                fresh_ms=MINUTE_MS,
+            ),
             load=Load(),
             observer=self.heard,  # type: ignore[arg-type]
         )
@@ -263,6 +269,28 @@ async def test_an_expired_occurrence_is_skipped_and_the_schedule_goes_on(desk: D
     assert desk.publisher.keys == ["s@2026-12-10T10:00:00.000Z"]  # the one after it is due now, and on time
     assert desk.heard.of("skipped") == [("expired", 1)]
     assert [entry.scheduled_for for entry in await desk.armed()] == [START_MS + HOUR_MS]
+
+
+async def test_an_occurrence_on_an_excluded_date_is_skipped_and_the_schedule_goes_on(desk: Desk) -> None:
+    # 10:00 UTC on the tenth is the eleventh already in Kiritimati, 14 hours ahead.
+    spec = Spec(recurrence=Daily(time(0), tz="Pacific/Kiritimati"), topic="t", exclude=("holidays",))
+    days = frozenset({date(2026, 12, 11)})
+    await desk.world.store.write_calendar(Calendar(name="holidays", dates=days, version=1, token=b"1"), 0)
+    await desk.dispatch.run([desk.due(spec)])
+    assert desk.publisher.keys == []
+    assert desk.heard.of("skipped") == [("excluded", 1)]
+    assert [entry.scheduled_for for entry in await desk.armed()] == [START_MS + 24 * HOUR_MS]
+
+
+async def test_a_new_date_of_a_calendar_is_seen_within_a_minute(desk: Desk) -> None:
+    spec = Spec(recurrence=HOURLY.recurrence, topic="t", exclude=("holidays",))
+    await desk.dispatch.run([desk.due(spec)])
+    days = frozenset({date(2026, 12, 10)})
+    await desk.world.store.write_calendar(Calendar(name="holidays", dates=days, version=1, token=b"1"), 0)
+    desk.world.clock.turn(MINUTE_MS)
+    await desk.dispatch.run([desk.due(spec, late_ms=-HOUR_MS)])
+    assert desk.publisher.keys == ["s@2026-12-10T10:00:00.000Z"]
+    assert desk.heard.of("skipped") == [("excluded", 1)]
 
 
 async def test_latest_publishes_the_newest_and_says_how_many_it_passed_over(desk: Desk) -> None:
