@@ -15,7 +15,8 @@ Repeating a call whose outcome was unknown redoes step 3 and succeeds: what a ch
 its own result. Once the first due is committed, step 3 would repeat history, and the audit's rule is used instead.
 
 The answer: `prevented` covers every occurrence of the replaced version due at or after the marker's position, and none
-was due between min(committed, now) and it. Otherwise `possibly_dispatched`, with the keys of those in between.
+was due between min(committed, now) and it, both as they were at the write ahead: what was dispatched since then was
+pending when the caller asked. Otherwise `possibly_dispatched`, with the keys of those in between.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tocsin.schema.entries import Entry, occurrence_key
 from tocsin.schema.errors import OutcomeUnknown, StoreTimeout, StoreUnavailable
 from tocsin.schema.levels import Level, Levels
 from tocsin.schema.schedules import REPLACED_MAX, Marker, ScheduleRow, Spec, State, decode_spec
-from tocsin.schema.store import Frontier, Store
+from tocsin.schema.store import Store
 
 #: Uncertain keys named in an answer at most; an outage of days may leave more of a fast schedule.
 UNCERTAIN_MAX = 1000
@@ -100,6 +101,8 @@ class _Ahead(NamedTuple):
     previous: ScheduleRow | None
     place: Place | None
     began: int
+    #: Up to when the replaced version's occurrences had been dispatched before it, ms UTC; None: it replaces nothing.
+    committed: int | None = None
 
 
 class Changes:
@@ -234,14 +237,15 @@ class Changes:
         )
 
     async def _write_ahead(self, row: ScheduleRow, current: ScheduleRow | None, began: int, deadline: int) -> _Ahead:
-        place = None
+        place = committed = None
         entry = entry_from(row, row.since)
         if entry is not None:
             (place,) = await self._inserter.insert([Placement(entry.marked())], deadline=deadline)
         if current is not None:
-            _, marker = await self._insert_marker(row, current, deadline, verify=True)
+            marked, marker = await self._insert_marker(row, current, deadline, verify=True)
+            committed = marked.frontier.committed
             row = msgspec.structs.replace(row, until=marker.until_ms)
-        return _Ahead(row, current, place, began)
+        return _Ahead(row, current, place, began, committed)
 
     async def _commit_once(self, ahead: _Ahead) -> bool:
         """True: applied for certain. False: read again, it may hold, or somebody else was first."""
@@ -253,7 +257,7 @@ class Changes:
             return False
 
     async def _confirm(self, ahead: _Ahead, deadline: int, *, repeated: bool) -> Committed:
-        row, previous, place, began = ahead
+        row, previous, place, began, committed = ahead
         entry = entry_from(row, row.since)
         if entry is not None:
             if repeated:
@@ -267,11 +271,12 @@ class Changes:
             return Committed(row, previous, ())
         marked, _ = await self._insert_marker(row, previous or row, deadline, verify=False)
         uncertain = None
-        if previous is not None:
-            uncertain = self._uncertain(row, previous, marked.position, marked.frontier)
+        if previous is not None and committed is not None:
+            uncertain = self._uncertain(row, previous, min(committed, row.updated_at), marked.position)
         elif row.state is not State.ACTIVE:
             # A pause or cancel keeps the spec, so the replaced occurrences can be named by a repeated call too.
-            uncertain = self._uncertain(row, row, marked.position, marked.frontier)
+            low = min(marked.frontier.committed, self._store_clock.now_ms())
+            uncertain = self._uncertain(row, row, low, marked.position)
         return Committed(row, previous, uncertain)
 
     async def _redo(self, row: ScheduleRow, entry: Entry, deadline: int) -> None:
@@ -320,11 +325,11 @@ class Changes:
         until = second + spec.jitter_ms + self._timing.marker_slack_ms
         return min(until, start + self._timing.marker_limit_ms)
 
-    def _uncertain(self, row: ScheduleRow, replaced: ScheduleRow, position: int, frontier: Frontier) -> tuple[str, ...]:
+    def _uncertain(self, row: ScheduleRow, replaced: ScheduleRow, low: int, position: int) -> tuple[str, ...]:
+        """Keys of the replaced version that are due between the two, both ms UTC."""
         if replaced is not row and replaced.state is not State.ACTIVE:
             return ()
         spec = decode_spec(replaced.spec)
-        low = min(frontier.committed, self._store_clock.now_ms())
         first = max(row.replaced[0][1], replaced.since if replaced is not row else 0, low - spec.jitter_ms)
         uncertain = []
         for nominal in spec.nominal_times(first, position):

@@ -174,6 +174,17 @@ async def test_what_is_committed_is_no_longer_uncertain(world: World) -> None:
     assert (await make(world, Cancel("s"))).uncertain == ()
 
 
+async def test_what_is_dispatched_while_the_change_is_made_is_uncertain_and_not_prevented(world: World) -> None:
+    await make(world, create(Once(to_datetime(START_MS + 100))))
+
+    async def dispatch() -> None:
+        world.clock.turn(300)
+        await world.seal(committed=START_MS + 200, sealed_near=START_MS + 300)
+
+    world.store.meanwhile("replace_schedule", dispatch)
+    assert (await make(world, Cancel("s"))).uncertain == (occurrence_key("s", START_MS + 100),)
+
+
 async def test_a_resume_cannot_have_dispatched_anything_before(world: World) -> None:
     await make(world, create())
     await make(world, Pause("s", ""))
