@@ -124,9 +124,10 @@ class Dispatch:
                 if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}
             }
             again: list[Flight] = []
+            due_by = min(self._near_read(), self._services.store_clock.now_ms())
             for flight, outcome in zip(flights, outcomes, strict=True):
                 if outcome is Outcome.ACKED and flight.follow and id(flight.item) not in failing:
-                    self._follow(flight, again, rearms)
+                    self._follow(flight, due_by, again, rearms)
             if not self._holds():
                 self._abandon(flights)
                 return
@@ -153,6 +154,9 @@ class Dispatch:
         assert spec is not None  # noqa: S101 — decoded when it was released to its topic
         if self._is_ended(item, entry.scheduled_for):
             self._waiting.drop(item)
+            return ()
+        if self._waiting.is_held(entry.schedule_id):
+            self._waiting.put_back(item)
             return ()
         if entry.kind == Kind.BACKFILL:
             return self._backfill(item, spec)
@@ -305,7 +309,7 @@ class Dispatch:
 
     # What follows
 
-    def _follow(self, flight: Flight, again: list[Flight], rearms: list[tuple[Flight, Placement]]) -> None:
+    def _follow(self, flight: Flight, due_by: int, again: list[Flight], rearms: list[tuple[Flight, Placement]]) -> None:
         """Compute what comes after a dispatched or skipped occurrence; the lease is looked at afterwards."""
         item, spec, entry = flight.item, flight.spec, flight.entry
         if entry.kind != Kind.ARM:
@@ -321,7 +325,8 @@ class Dispatch:
             self._finish(item)
             return
         due = spec.due_of(entry.schedule_id, nominal)
-        if self._goes_round(flight, due):
+        if due <= due_by and flight.rounds < CHUNK and not self._waiting.is_held(entry.schedule_id):
+            # It is due already: it follows in this batch.
             if self._stand_for(item, nominal):
                 later = msgspec.structs.replace(entry, scheduled_for=nominal, due=due)
                 again.append(self._flight(item, spec, later, rounds=flight.rounds + 1))
@@ -348,15 +353,6 @@ class Dispatch:
                 rearms.append((flight, Placement(turn, source=item.source)))
                 return
         self._finish(item)
-
-    def _goes_round(self, flight: Flight, due: int) -> bool:
-        """Whether the next occurrence follows in this batch: it is due already, and nothing holds it."""
-        item = flight.item
-        return (
-            flight.rounds < CHUNK
-            and due <= min(self._near_read(), self._services.store_clock.now_ms())
-            and not self._waiting.is_held(item.entry.schedule_id)
-        )
 
     async def _rearm(self, rearms: Sequence[tuple[Flight, Placement]]) -> None:
         if not rearms:

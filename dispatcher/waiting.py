@@ -220,6 +220,11 @@ class Waiting:
             due.append(item)
         return due
 
+    def put_back(self, item: Item) -> None:
+        """What was handed out waits again: its schedule is held."""
+        item.status = Status.WAITING
+        self._push(item)
+
     def is_due(self, now: int) -> bool:
         """Whether something that is due by now waits to be handed out."""
         return bool(self._by_due) and self._by_due[0][0] <= now
