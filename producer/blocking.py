@@ -124,6 +124,8 @@ class Scheduler:
     pause = _waiting(AsyncScheduler.pause)
     resume = _waiting(AsyncScheduler.resume)
     cancel = _waiting(AsyncScheduler.cancel)
+    trigger = _waiting(AsyncScheduler.trigger)
+    backfill = _waiting(AsyncScheduler.backfill)
     send_at = _waiting(AsyncScheduler.send_at)
     send_many = _feeding(AsyncScheduler.send_many, SEND_MAX)
     recall = _waiting(AsyncScheduler.recall)

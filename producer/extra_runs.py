@@ -13,18 +13,23 @@ rate says. Where it stands is all it knows, so a repeated turn repeats only itse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from tocsin.producer.insert import Inserter, Placement
+from tocsin.producer.persistence import Persistence
+from tocsin.schema.clock import StoreClock
 from tocsin.schema.entries import Entry, Kind
-from tocsin.schema.errors import InvalidSchedule, ScheduleNotFound
+from tocsin.schema.errors import InvalidSchedule, OutcomeUnknown, StoreTimeout, StoreUnavailable
 from tocsin.schema.schedules import ScheduleRow, Spec, State, decode_spec
+from tocsin.schema.store import Store
 
 #: Occurrences of one turn of a backfill at most.
 TURN_MAX = 100
-#: Occurrences of one backfill without an explicit confirmation, and with one.
-UNCONFIRMED_MAX = 100_000
+#: Occurrences of one backfill at most.
+BACKFILL_MAX = 100_000
+#: Its highest rate.
+PER_SECOND_MAX = 1_000
 #: Characters of a request id.
 REQUEST_LENGTH_MAX = 128
 
@@ -48,7 +53,7 @@ class BackfillTerms(NamedTuple):
 
     @property
     def turn(self) -> int:
-        """Occurrences of one turn."""
+        """Occurrences of one turn: what a second allows, and no more than a batch."""
         return min(TURN_MAX, self.per_second)
 
 
@@ -105,20 +110,80 @@ def check_request_id(request_id: str) -> None:
         raise InvalidSchedule("request_id", request_id, "must be printable and hold neither '@' nor '!'")
 
 
-def require_living(row: ScheduleRow | None, schedule_id: str) -> ScheduleRow:
+def require_living(row: ScheduleRow) -> ScheduleRow:
     """The row of a schedule that is not cancelled."""
-    if row is None:
-        raise ScheduleNotFound(schedule_id)
     if row.state is State.CANCELLED:
-        raise InvalidSchedule("schedule_id", schedule_id, "is cancelled; it has no further occurrences")
+        raise InvalidSchedule("schedule_id", row.schedule_id, "is cancelled; it has no further occurrences")
     return row
 
 
-def planned(row: ScheduleRow, start: int, end: int) -> Iterator[int]:
-    """The nominal times a backfill of [start, end) would run, ms UTC; the schedule's own start and until hold."""
-    return decode_spec(row.spec).nominal_times(start, end)
+class Backfill(NamedTuple):
+    """The answer to backfill."""
+
+    request_id: str
+    #: How many the window holds.
+    occurrences: int
+    #: Seconds it takes at its rate, from now on.
+    seconds: float
 
 
-async def insert_run(inserter: Inserter, entry: Entry, *, deadline: int) -> None:
-    """Put it on its level; repeated, it is harmless before it has run, and one occurrence by its key afterwards."""
-    await inserter.insert([Placement(entry)], deadline=deadline)
+class ExtraRuns:
+    """Triggers and backfills schedules."""
+
+    def __init__(self, store: Store, inserter: Inserter, store_clock: StoreClock, persistence: Persistence) -> None:
+        self._store = store
+        self._inserter = inserter
+        self._store_clock = store_clock
+        self._persistence = persistence
+
+    async def trigger(self, row: ScheduleRow, request_id: str, *, deadline: int) -> str:
+        """Run the schedule once now; the occurrence key, which is the same for the same request.
+
+        Raises:
+            OutcomeUnknown: trigger it again with the same request id.
+        """
+        keep = partial(self._store.keep_request, row.schedule_id, request_id, self._store_clock.now_ms())
+        try:
+            instant = await self._persistence.until_answered(keep, deadline)
+            entry = trigger_entry(row, instant, request_id)
+            await self._inserter.insert([Placement(entry)], deadline=deadline)
+        except (StoreTimeout, StoreUnavailable) as error:
+            raise OutcomeUnknown(row.schedule_id) from error
+        return entry.key
+
+    async def backfill(self, row: ScheduleRow, window: tuple[int, int], terms: BackfillTerms, *, deadline: int) -> None:
+        """Run every nominal time in [start, end) again, at the rate of the terms.
+
+        Raises:
+            OutcomeUnknown: backfill it again with the same request id: what it repeats has the same keys.
+        """
+        first = decode_spec(row.spec).first_from(window[0])
+        if first is None or first >= window[1]:
+            return
+        keep = partial(self._store.keep_request, row.schedule_id, terms.request_id, self._store_clock.now_ms())
+        try:
+            due = await self._persistence.until_answered(keep, deadline)
+            await self._inserter.insert([Placement(backfill_entry(row, first, due, terms))], deadline=deadline)
+        except (StoreTimeout, StoreUnavailable) as error:
+            raise OutcomeUnknown(row.schedule_id) from error
+
+
+def count_planned(row: ScheduleRow, window: tuple[int, int], per_second: int, now: int) -> int:
+    """How many occurrences a backfill of [start, end) would run.
+
+    Raises:
+        InvalidSchedule: the window is empty or reaches into the future, the rate is out of range, or it holds more than
+            BACKFILL_MAX occurrences: split it.
+    """
+    start, end = window
+    if start >= end:
+        raise InvalidSchedule("end", end, "must lie after start")
+    if end > now:
+        raise InvalidSchedule("end", end, "lies in the future; what is to come runs by the rule itself")
+    if not 1 <= per_second <= PER_SECOND_MAX:
+        raise InvalidSchedule("per_second", per_second, f"must lie between 1 and {PER_SECOND_MAX}")
+    count = 0
+    for count, _ in enumerate(decode_spec(row.spec).nominal_times(start, end), 1):
+        if count > BACKFILL_MAX:
+            raise InvalidSchedule("start", start, f"the window holds more than {BACKFILL_MAX} occurrences; split it")
+    return count

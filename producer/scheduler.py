@@ -17,6 +17,7 @@ from tocsin.producer.apply import ApplyResult, Step, applied, declared_set, owne
 from tocsin.producer.calendars import Calendar, read_calendar, write_calendar
 from tocsin.producer.change import Committed, Origin, Wish
 from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of, schedule_filter
+from tocsin.producer.extra_runs import Backfill, BackfillTerms, check_request_id, count_planned, require_living
 from tocsin.producer.many import CreateResult, in_order
 from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule, due_times, schedule_of
 from tocsin.producer.store_client import StoreClient
@@ -30,7 +31,7 @@ from tocsin.schema.errors import (
     StoreUnavailable,
     TocsinError,
 )
-from tocsin.schema.instants import to_datetime
+from tocsin.schema.instants import ceil_ms, to_datetime
 from tocsin.schema.pages import next_page
 from tocsin.schema.recurrence import AnyRecurrence
 from tocsin.schema.schedules import ScheduleRow, State, decode_spec
@@ -223,6 +224,58 @@ class AsyncScheduler(StoreClient):
         """End a schedule for good; the row stays for audit. Cancelling it again is harmless."""
         check_schedule_id(schedule_id)
         return await self._change(schedule_id, Cancel(schedule_id))
+
+    async def trigger(self, schedule_id: str, *, request_id: str | None = None) -> str:
+        """Run a schedule once, now, beside its rule; also while it is paused. Returns the occurrence key.
+
+        Args:
+            schedule_id: whose.
+            request_id: the same one twice is one occurrence; None: a fresh one.
+
+        Raises:
+            OutcomeUnknown: trigger it again with the same request id.
+        """
+        check_schedule_id(schedule_id)
+        request_id = self._generated_id() if request_id is None else request_id
+        check_request_id(request_id)
+        row = require_living(await self._row(schedule_id))
+        _, deadline = await self._ready()
+        return await self._runner().trigger(row, request_id, deadline=deadline)
+
+    async def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        per_second: int = 100,
+        request_id: str | None = None,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run a schedule's nominal times in [start, end) again, with the keys they had; also while it is paused.
+
+        Args:
+            schedule_id: whose.
+            start: inclusive, timezone-aware.
+            end: exclusive, timezone-aware.
+            per_second: occurrences a second at most.
+            request_id: the same one twice is one backfill; None: a fresh one.
+            dry_run: only count.
+
+        Raises:
+            OutcomeUnknown: backfill it again with the same request id.
+        """
+        check_schedule_id(schedule_id)
+        request_id = self._generated_id() if request_id is None else request_id
+        check_request_id(request_id)
+        window = ceil_ms(start, field="start"), ceil_ms(end, field="end")
+        row = require_living(await self._row(schedule_id))
+        count = count_planned(row, window, per_second, self._store_clock.now_ms())
+        if not dry_run:
+            _, deadline = await self._ready()
+            terms = BackfillTerms(request_id, window[1], per_second)
+            await self._runner().backfill(row, window, terms, deadline=deadline)
+        return Backfill(request_id, count, count / per_second)
 
     async def send_at(
         self, /, topic: str, payload: bytes = b"", *, at: datetime, timer_id: str | None = None, **definition: Any

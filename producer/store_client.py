@@ -9,6 +9,7 @@ from typing import Self
 
 from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.change import Changes
+from tocsin.producer.extra_runs import ExtraRuns
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.gathering import GatheringInserter
 from tocsin.producer.persistence import Persistence
@@ -59,6 +60,7 @@ class StoreClient:
         self._clock_read_at = 0
         self._changes: Changes | None = None
         self._timers: Timers | None = None
+        self._extra_runs: ExtraRuns | None = None
         self._persistence = Persistence(self._clock, self._timing)
         self._calendars = CalendarCache(self._store, self._clock, self._persistence, fresh_ms=CALENDARS_FRESH_MS)
 
@@ -76,6 +78,7 @@ class StoreClient:
             marks_late=False,
         )
         self._timers = Timers(levels, inserter, self._store_clock)
+        self._extra_runs = ExtraRuns(self._store, inserter, self._store_clock, self._persistence)
         self._changes = Changes(
             self._store,
             levels,
@@ -110,6 +113,10 @@ class StoreClient:
     def _sender(self) -> Timers:
         assert self._timers is not None  # noqa: S101 — set by __aenter__, which _ready awaits
         return self._timers
+
+    def _runner(self) -> ExtraRuns:
+        assert self._extra_runs is not None  # noqa: S101 — set by __aenter__, which _ready awaits
+        return self._extra_runs
 
     def _generated_id(self) -> str:
         """An id that nobody else has."""
