@@ -8,13 +8,48 @@ from typing import Annotated
 
 import typer
 
-from tocsin.deploy import bench, change, create, demo, dev, dispatch, initialise, show, status, up
+from tocsin.deploy import (
+    apply,
+    bench,
+    calendar,
+    change,
+    create,
+    create_many,
+    demo,
+    dev,
+    dispatch,
+    import_crontab,
+    initialise,
+    listing,
+    show,
+    status,
+    up,
+    update,
+)
 from tocsin.deploy import next as next_
 from tocsin.deploy.configuration import CONFIG_VARIABLE, chosen_file
 from tocsin.deploy.examples import EXAMPLES
 
 #: In the order in which a newcomer meets them.
-_MODULES = (demo, dev, up, initialise, next_, create, show, change, dispatch, status, bench)
+_MODULES = (
+    demo,
+    dev,
+    up,
+    initialise,
+    next_,
+    create,
+    create_many,
+    apply,
+    import_crontab,
+    show,
+    listing,
+    update,
+    change,
+    calendar,
+    dispatch,
+    status,
+    bench,
+)
 
 
 def application() -> typer.Typer:
@@ -31,6 +66,10 @@ def application() -> typer.Typer:
         module.register(app)
     for command in app.registered_commands:
         command.epilog = _examples(str(command.name or getattr(command.callback, "__name__", "")))
+    for group in app.registered_groups:
+        group.epilog = _examples(str(group.name))
+        for command in group.typer_instance.registered_commands if group.typer_instance is not None else ():
+            command.epilog = group.epilog
     return app
 
 

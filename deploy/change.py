@@ -59,7 +59,11 @@ def cancel(schedule_id: IdArgument, *, store: StoreOption = None, output: Output
 
 
 def _change(store: str | None, output: Output, work: Callable[[AsyncScheduler], Awaitable[Change]]) -> None:
-    change = with_scheduler(store, work)
+    show_change(with_scheduler(store, work), output)
+
+
+def show_change(change: Change, output: Output) -> None:
+    """Print what a change has made of a schedule, and of what was pending."""
     if output is Output.JSON:
         outcome = {"outcome": change.outcome.value, "uncertain": list(change.uncertain)}
         print_json(outcome | {"schedule": schedule_fields(change.schedule)})

@@ -51,7 +51,7 @@ CatchUpOption = Annotated[
 
 
 def create(
-    schedule_id: Annotated[str, typer.Argument(metavar="ID", help="1 to 255 printable characters.")],
+    schedule_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="1 to 255 characters; none: fresh.")] = None,
     *,
     topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where its occurrences go.")],
     at: AtOption = None,
@@ -81,6 +81,7 @@ def create(
     expires_after: Annotated[
         str | None, typer.Option(metavar="TIME", help="Later than this is never dispatched.")
     ] = None,
+    exclude: Annotated[list[str] | None, typer.Option(metavar="CALENDAR", help="Not on its dates; repeat it.")] = None,
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose it is.")] = "default",
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag; repeat it for more.")] = None,
     definition: Annotated[str | None, typer.Option(metavar="NAME", help="The definition of the job.")] = None,
@@ -110,6 +111,7 @@ def create(
         catch_up=catch_up,
         max_catch_up=max_catch_up,
         expires_after=None if expires_after is None else read_duration("expires_after", expires_after),
+        exclude=exclude,
         tenant=tenant,
         tags=tuple(tag or ()),
         definition=definition,

@@ -29,6 +29,27 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin create soon --at +10m --topic mail --header kind=reminder",
         'tocsin create brief --cron "0 9 * * 1-5" --tz Europe/London --topic mail',
     ),
+    "create-many": ("tocsin create-many -f reminders.jsonl", "tocsin create-many -f - -o json"),
+    "apply": (
+        "tocsin apply -f schedules.toml --owner billing --dry-run",
+        "tocsin apply -f schedules.toml --owner billing --prune",
+    ),
+    "import-crontab": (
+        "tocsin import-crontab my.crontab --topic cron --dry-run",
+        "tocsin import-crontab /etc/crontab --system --topic cron --tz Europe/London",
+    ),
+    "list": ("tocsin list --tag owner:billing", "tocsin list --state paused --topic mail -o json"),
+    "upcoming": ("tocsin upcoming brief", "tocsin upcoming brief --count 3 -o json"),
+    "update": (
+        "tocsin update tea --every 10s",
+        'tocsin update brief --cron "0 8 * * 1-5" --tz Europe/London --unset until',
+        "tocsin update tea --payload @m.json --expected-version 1796032800000123",
+    ),
+    "calendar": (
+        "tocsin calendar set holidays 2026-12-25 2026-12-26 2027-01-01",
+        "tocsin calendar set weekends -f weekends.txt",
+        "tocsin calendar show holidays",
+    ),
     "get": ("tocsin get tea", "tocsin get tea -o json"),
     "pause": ("tocsin pause tea", 'tocsin pause tea --note "kettle broken"'),
     "resume": ("tocsin resume tea", "tocsin resume tea --from 2026-11-30T10:00Z"),

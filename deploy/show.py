@@ -23,7 +23,8 @@ from tocsin.schema.zones import local_time
 #: Characters of a payload that the table shows; JSON shows it whole.
 PAYLOAD_SHOWN_MAX = 200
 
-_STYLES = {State.ACTIVE: "green", State.PAUSED: "yellow", State.CANCELLED: "red"}
+#: How a state looks.
+STYLES = {State.ACTIVE: "green", State.PAUSED: "yellow", State.CANCELLED: "red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +48,7 @@ def show_schedule(schedule: Schedule, output: Output) -> None:
         print_json(schedule_fields(schedule))
         return
     title = Text.assemble(
-        (printable(schedule.schedule_id), "bold"), "  ", (schedule.state.value, _STYLES[schedule.state])
+        (printable(schedule.schedule_id), "bold"), "  ", (schedule.state.value, STYLES[schedule.state])
     )
     console().print(title, facts(_rows(schedule)), sep="\n")
 
@@ -114,6 +115,7 @@ def _rows(schedule: Schedule) -> list[tuple[str, str]]:
         ("jitter", span(schedule.jitter) if schedule.jitter else None),
         ("catch-up", schedule.catch_up.value),
         ("expires after", None if schedule.expires_after is None else span(schedule.expires_after)),
+        ("exclude", ", ".join(schedule.exclude)),
         ("topic", schedule.topic),
         ("payload", _payload(schedule.payload)),
         ("content type", schedule.content_type),
