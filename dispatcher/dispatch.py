@@ -129,7 +129,7 @@ class Dispatch:
                 if outcome is Outcome.ACKED and flight.follow and id(flight.item) not in failing:
                     self._follow(flight, due_by, again, rearms)
             if not self._holds():
-                self._abandon(flights)
+                self._abandon([*flights, *(flight for flight, _ in rearms)])
                 return
             if failing:
                 await self._park([flight for flight in flights if id(flight.item) in failing and flight.follow])
