@@ -153,7 +153,8 @@ class RangeOwner:
                 await self._wait_until(self._now() + self._timing.tick_ms)
                 continue
             now = self._services.clock.monotonic_ms()
-            seal = max(self._now(), self._sealed_near + (now - self._sealed_at) // 2 + 2)
+            sealed_at = self._now()
+            seal = max(sealed_at, self._sealed_near + (now - self._sealed_at) // 2 + 2)
             await self._seal("sealed_near", seal)
             self._sealed_near, self._sealed_at = seal, now
             self._services.frontiers.saw(self.shard_range, seal)
@@ -161,7 +162,7 @@ class RangeOwner:
                 self._reader.near(read_to, seal), self._reader.markers(markers_read_to, seal)
             )
             self._take_markers(markers)
-            self._take(((position, entry) for position, decoded in packs for entry in decoded), read_to, seal)
+            self._take(((position, entry) for position, decoded in packs for entry in decoded), read_to, sealed_at)
             self._near_read = read_to = markers_read_to = seal
             self._release()
             self.waiting.forget_markers(self.committed)
