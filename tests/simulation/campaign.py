@@ -30,6 +30,7 @@ class Hunt(NamedTuple):
     name: str
     #: The seed that killed it; None: it survived.
     seed: int | None
+    #: Seeds tried until then.
     runs: int
     kinds: tuple[str, ...]
 

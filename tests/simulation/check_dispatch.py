@@ -149,7 +149,7 @@ def _until(version: Version, nominals: list[int], instant: float) -> Iterator[in
 def _could_be_missed(history: History, due: int) -> bool:
     """Something was broken around the due, or long enough before it for a chain to be still catching up."""
     return any(
-        each.start_ms - TIMING.lease_ttl_ms <= due <= each.end_ms + PENDING_MS
+        each.start_ms - TIMING.misfire_grace_ms <= due <= each.end_ms + PENDING_MS
         for each in history.disturbances
         if each.what != "network"
     )

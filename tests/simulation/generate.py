@@ -46,8 +46,13 @@ CLIENT_CALLS = ("", "", "commit", "write_pack", "write_marker", "read_frontier")
 
 
 def generate(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """The scenario of a seed: every fourth is a storm."""
     random = Random(seed)
+    return _storm(random, seed) if seed % 4 == 3 else _mixture(random, seed)
+
+
+def _mixture(random: Random, seed: int) -> Scenario:
+    """A bit of everything, of which whole kinds are left out."""
     hosts = random.choice((2, 3))
     events: list[Event] = []
     for kind in (_replicas, _broker, _topics, _outage, _clocks, _hosts, _leaves):
@@ -74,6 +79,47 @@ def generate(seed: int) -> Scenario:
         network=network,
         skews_ms=(skews[0], skews[1], skews[2]),
         broker_slow=random.choice((0, 0.02, 0.1)) if noisy else 0,
+        events=tuple(sorted(events, key=lambda event: event.at_ms)),
+    )
+
+
+def _storm(random: Random, seed: int) -> Scenario:
+    """A bad network, and hosts that die or stand still all the time, while very much is due soon."""
+    events: list[Event] = []
+    for _ in range(10):
+        at = random.randint(6_000, FAULTS_MS - 20_000)
+        trap = Trap(
+            action=random.choice(("pause", "pause", "kill")),
+            call=random.choice(
+                ("write_frontier", "write_frontier", "write_pack", "read_packs", "publish", "read_frontier")
+            ),
+            spared=random.randint(0, 3),
+            from_ms=at,
+            sent=random.random() < 0.7,
+            duration_ms=random.randint(300, 9_000),
+        )
+        events.append(HostFault(at_ms=at, host=random.randrange(3), trap=trap))
+    for number in range(3):
+        events += _life(random, f"s{number}", hot=True)
+    for number in range(4):
+        wanted = Wanted(period_ms=1_000, anchor_ms=random.randint(0, 999), topic=random.choice(TOPICS))
+        events.append(
+            Call(at_ms=random.randint(2_000, 20_000), operation="create", schedule_id=f"e{number}", wanted=wanted)
+        )
+    for number in range(14):
+        at = random.randint(2_500, ACT_MS)
+        wanted = Wanted(once_ms=at + random.randint(150, 9_000), topic=random.choice(TOPICS))
+        skew = random.randint(-300, 300)
+        events.append(Call(at_ms=at, operation="create", schedule_id=f"o{number}", wanted=wanted, skew_ms=skew))
+    return Scenario(
+        seed=seed,
+        hosts=3,
+        network=NetworkFaults(
+            lost=random.choice((0.03, 0.08, 0.12)),
+            slow=random.choice((0.06, 0.15, 0.25)),
+            doubled=0.02,
+            unknown=random.choice((0.1, 0.4)),
+        ),
         events=tuple(sorted(events, key=lambda event: event.at_ms)),
     )
 

@@ -55,7 +55,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a new owner does not load the change markers of before",
         OWNER,
-        "markers_read_to = read_to - self._timing.marker_limit_ms - self._timing.marker_slack_ms",
+        "markers_read_to = max(oldest_marker, self._services.genesis - self._timing.marker_slack_ms)",
         "markers_read_to = read_to",
     ),
     _mutant(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.campaign import hunt, in_workers
+from simulation.campaign import hunt, in_workers, run_seed
 from simulation.mutants import MUTANTS
 from simulation.mutation import Edit, MutantGone, mutated
 
@@ -21,6 +21,8 @@ def test_no_mutant_survives(capsys: pytest.CaptureFixture[str]) -> None:
             fate = f"killed by seed {each.seed}, run {each.runs}: {', '.join(each.kinds)}"
             print(f"  {each.name}: {fate if each.seed is not None else f'SURVIVES {each.runs} runs'}")
     assert [each.name for each in hunts if each.seed is None] == []
+    killers = sorted({each.seed for each in hunts if each.seed is not None})
+    assert [report.seed for report in in_workers(run_seed, killers) if report.violations] == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
