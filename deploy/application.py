@@ -10,19 +10,24 @@ import typer
 
 from tocsin.deploy import (
     apply,
+    audit,
     bench,
+    bucket,
     calendar,
     change,
     create,
     create_many,
+    dead_letters,
     demo,
     dev,
     dispatch,
+    extra_runs,
     import_crontab,
     initialise,
     listing,
     show,
     status,
+    timers,
     up,
     update,
 )
@@ -46,8 +51,13 @@ _MODULES = (
     update,
     change,
     calendar,
+    extra_runs,
+    timers,
     dispatch,
     status,
+    bucket,
+    dead_letters,
+    audit,
     bench,
 )
 

@@ -40,7 +40,7 @@ class Benchmark(enum.StrEnum):
     DISPATCH = "dispatch"
     #: Publish a herd that was read before its instant: lateness, and drain against bare produces.
     HERD = "herd"
-    #: Create schedules one by one from many callers, against bare conditional inserts.
+    #: Create schedules one by one from many callers, and by one call, against bare conditional inserts.
     CREATE = "create"
     #: Send timers singly and in packs, against bare inserts.
     TIMERS = "timers"
@@ -88,7 +88,12 @@ def bench(
 
 def _measure(what: Benchmark, store_url: str, sink_url: str, kafka_client: str, count: int) -> Sequence[msgspec.Struct]:
     if what is Benchmark.CREATE:
-        return [_on_store("create", store_url, partial(bench_create.create, count=count))]
+        many = partial(bench_create.create_many, count=count)
+        return [
+            _on_store("create", store_url, partial(bench_create.create, count=count)),
+            _on_store("create_many", store_url, many),
+            _on_store("create_many, generated ids", store_url, partial(many, generated=True)),
+        ]
     if what is Benchmark.TIMERS:
         single = _on_store("send_at", store_url, partial(bench_create.send_at, count=min(count, 20_000)))
         return [single, _on_store("send_many", store_url, partial(bench_create.send_many, count=count))]

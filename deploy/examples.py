@@ -65,4 +65,21 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin bench dispatch --count 1000000 -o json",
         "tocsin bench create --count 20000",
     ),
+    "send": (
+        "tocsin send --at +10m --topic mail --payload @m.json",
+        "tocsin send --at 2036-12-24T18:00+01:00 --topic mail --id order-42",
+    ),
+    "recall": ("tocsin recall order-42@2036-12-24T17:00:00.000Z",),
+    "trigger": ("tocsin trigger tea", "tocsin trigger tea --request ticket-7"),
+    "backfill": (
+        "tocsin backfill tea --from 2026-11-29T00:00Z --to +0s --dry-run",
+        "tocsin backfill tea --from 2026-11-29T00:00Z --to +0s",
+    ),
+    "dead-letters": (
+        "tocsin dead-letters list",
+        "tocsin dead-letters list --reason too_large -o json",
+        "tocsin dead-letters replay --reason unknown_topic",
+    ),
+    "bucket": ("tocsin bucket show +5m", "tocsin bucket show 2026-12-01T10:00Z -o json"),
+    "audit": ("tocsin audit", "tocsin audit --rate 500 -o json"),
 }
