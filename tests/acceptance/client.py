@@ -1,8 +1,8 @@
 """A program of users of Tocsin: creates one-shots from many tasks at once, and says what was acknowledged.
 
-Told on standard input: {"store": URL, "topic": …, "prefix": …, "count": …, "delay_seconds": …, "seed": …}. It says one
-JSON line per acknowledged create, with what it was promised. A call whose outcome is unknown is repeated, as the error
-says; so a create that was told to nobody may exist, and none that was told is missing.
+Told on the first line of standard input: {"store": URL, "topic": …, "prefix": …, "count": …, "delay_seconds": …,
+"seed": …}. It says one JSON line per acknowledged create, with what it was promised. A call whose outcome is unknown is
+repeated, as the error says; so a create that was told to nobody may exist, and none that was told is missing.
 """
 
 from __future__ import annotations
@@ -58,4 +58,4 @@ async def main(plan: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.load(sys.stdin)))
+    asyncio.run(main(json.loads(sys.stdin.readline())))

@@ -25,7 +25,7 @@ Said = dict[str, Any]
 PATIENCE_SECONDS = 60.0
 #: Lines of each process that a failure shows, and what it leaves out: what a client was promised is judged elsewhere.
 LINES_SHOWN = 60
-NOT_SHOWN = '{"action": "created"'
+NOT_SHOWN = ('{"action": "created"', '{"action": "acknowledged"', '{"action": "applied"')
 
 
 class Running:
@@ -70,6 +70,11 @@ class Running:
         """Send a signal."""
         self.process.send_signal(number)
 
+    def end_input(self) -> None:
+        """Close its standard input: a client that goes on until then comes to its end."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
     def ended(self, *, seconds: float = PATIENCE_SECONDS) -> int:
         """The exit code, once it has ended and all it said is heard."""
         code = self.process.wait(seconds)
@@ -83,6 +88,7 @@ class Running:
             # A paused process dies of it, too.
             self.process.kill()
         self.ended()
+        self.end_input()
 
     def _listen(self, output: IO[str]) -> None:
         with output:
@@ -121,14 +127,21 @@ class Processes:
         options = {"--store": self.store, "--sink": self.sink, "--metrics": "off", "--log": "json"}
         words = [word for option in options.items() for word in option]
         process = start_tocsin(
-            "dispatch", *words, "--supervisor", str(os.getpid()), folder=self._folder, environment=environment
+            "dispatch",
+            *words,
+            "--supervisor",
+            str(os.getpid()),
+            folder=self._folder,
+            environment={"TOCSIN_TRACEBACK": "1", **(environment or {})},
         )
         return self._add("dispatcher", process)
 
-    def client(self, plan: Mapping[str, Any], *, environment: Mapping[str, str] | None = None) -> Running:
-        """Start a program of users of Tocsin, which is told on its standard input what to do."""
+    def client(
+        self, plan: Mapping[str, Any], *, program: str = "client.py", environment: Mapping[str, str] | None = None
+    ) -> Running:
+        """Start a program of users of Tocsin, which is told on the first line of its standard input what to do."""
         process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("client.py"))],
+            [sys.executable, str(Path(__file__).with_name(program))],
             cwd=self._folder,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.PIPE,
@@ -138,8 +151,7 @@ class Processes:
             start_new_session=True,
         )
         assert process.stdin is not None
-        with process.stdin as told:
-            json.dump({"store": self.store, **plan}, told)
+        print(json.dumps({"store": self.store, **plan}), file=process.stdin, flush=True)
         return self._add("client", process)
 
     def reap(self) -> None:
