@@ -1,13 +1,17 @@
 """How fast schedules and timers come in, as a ratio to bare statements on the same store in the same run.
 
-create     one after another per caller, many callers at once; bare: the conditional insert of the same rows alone
-send_at    single timers, many callers at once; bare: the insert of the same packs of one
-send_many  timers in packs, all into one minute; bare: the insert of the same packs of many
+create       one after another per caller, many callers at once; bare: the conditional insert of the same rows alone
+create_many  one caller, many items, with ids of ours and with generated ones; bare: the same
+send_at      single timers, many callers at once; bare: the insert of the same packs of one
+send_many    timers in packs, all into one minute; bare: the insert of the same packs of many
+
+Schedules begin at random minutes: what shares no bucket shares no pack, the hard case.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import time
 import uuid
@@ -18,13 +22,15 @@ from typing import TypeVar
 import msgspec
 
 from tocsin.loadtest import herd
+from tocsin.producer.definition import NewSchedule
+from tocsin.producer.many import WINDOW
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.producer.timers import NewTimer
 from tocsin.schema.clock import SystemClock
 from tocsin.schema.instants import DAY_MS, HOUR_MS, MINUTE_MS, to_datetime
 from tocsin.schema.levels import Levels
 from tocsin.schema.recurrence import Every
-from tocsin.schema.schedules import ScheduleRow, Spec, State, encode_spec
+from tocsin.schema.schedules import ScheduleRow, State, encode_spec
 from tocsin.schema.store import Settings, Store
 from tocsin.schema.timing import Timing
 
@@ -46,37 +52,59 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, settings: Settings, *, count: int, seed: int = 1) -> Rate:
-    """Schedules created singly at random minutes of the day; the store is open, with these settings."""
-    now = max(settings.genesis, SystemClock().wall_ms())
-    random_minute = random.Random(seed)  # noqa: S311 — a benchmark's inputs, repeatable
-    starts = [now + HOUR_MS + random_minute.randrange(1_000) * MINUTE_MS for _ in range(count)]
-    run = uuid.uuid4().hex[:8]
-
-    def rows() -> Iterator[ScheduleRow]:
-        for number, start in enumerate(starts):
-            spec = Spec(recurrence=Every(timedelta(days=1), anchor=to_datetime(start)), topic="bench", start=start)
-            yield ScheduleRow(
-                schedule_id=f"bare-{run}-{number}",
-                version=now * 1000,
-                token=uuid.uuid4().bytes,
-                state=State.ACTIVE,
-                since=start,
-                spec=encode_spec(spec),
-                payload=PAYLOAD,
-                created_at=now,
-                updated_at=now,
-            )
-
-    bare_seconds = await _timed(rows(), store.insert_schedule)
+    """Schedules created singly, many callers at once; the store is open, with these settings."""
+    schedules = list(_schedules(settings, count, seed))
+    bare_seconds = await _timed(map(_row, schedules), store.insert_schedule)
     async with AsyncScheduler(store, timeout=timedelta(seconds=60)) as scheduler:
 
-        async def one(number: int) -> None:
-            recurrence = Every(timedelta(days=1), anchor=to_datetime(starts[number]))
-            start = to_datetime(starts[number])
-            await scheduler.create(f"{run}-{number}", recurrence, topic="bench", payload=PAYLOAD, start=start)
+        async def one(schedule: NewSchedule) -> None:
+            recurrence, start = schedule.recurrence, schedule.start
+            await scheduler.create(schedule.schedule_id, recurrence, topic="bench", payload=PAYLOAD, start=start)
 
-        seconds = await _timed(iter(range(count)), one)
+        seconds = await _timed(iter(schedules), one)
     return _rate("create", count, seconds, bare_seconds)
+
+
+async def create_many(store: Store, settings: Settings, *, count: int, generated: bool = False, seed: int = 2) -> Rate:
+    """Schedules created by one call, with ids of ours or generated ones; bare: as many conditional inserts at once."""
+    schedules = list(_schedules(settings, count, seed + generated))
+    bare_seconds = await _timed(map(_row, schedules), store.insert_schedule, callers=WINDOW)
+    wanted = [dataclasses.replace(each, schedule_id=None) for each in schedules] if generated else schedules
+    async with AsyncScheduler(store, timeout=timedelta(seconds=60)) as scheduler:
+        began = time.perf_counter()
+        async for result in scheduler.create_many(wanted):
+            if result.error is not None:
+                raise result.error
+        seconds = time.perf_counter() - began
+    return _rate("create_many, generated ids" if generated else "create_many", count, seconds, bare_seconds)
+
+
+def _schedules(settings: Settings, count: int, seed: int) -> Iterator[NewSchedule]:
+    """Daily schedules that begin at random minutes of the next day."""
+    now = max(settings.genesis, SystemClock().wall_ms())
+    random_minute = random.Random(seed)  # noqa: S311 — a benchmark's inputs, repeatable
+    run = uuid.uuid4().hex[:8]
+    for number in range(count):
+        start = to_datetime(now + HOUR_MS + random_minute.randrange(1_000) * MINUTE_MS)
+        rule = Every(timedelta(days=1), anchor=start)
+        yield NewSchedule(schedule_id=f"{run}-{number}", recurrence=rule, topic="bench", payload=PAYLOAD, start=start)
+
+
+def _row(schedule: NewSchedule) -> ScheduleRow:
+    """The row that creating it makes, under another id."""
+    now = SystemClock().wall_ms()
+    return ScheduleRow(
+        schedule_id=f"bare-{schedule.schedule_id}",
+        version=now * 1000,
+        token=uuid.uuid4().bytes,
+        state=State.ACTIVE,
+        since=now,
+        spec=encode_spec(schedule.spec(now)),
+        payload=schedule.payload,
+        topic=schedule.topic,
+        created_at=now,
+        updated_at=now,
+    )
 
 
 async def send_at(store: Store, settings: Settings, *, count: int) -> Rate:
@@ -124,7 +152,7 @@ def _timers(count: int, at: int) -> Iterator[NewTimer]:
         yield NewTimer(timer_id=f"{run}-{number}", topic="bench", at=instant, payload=PAYLOAD)
 
 
-async def _timed(work: Iterator[Work], call: Callable[[Work], Awaitable[object]]) -> float:
+async def _timed(work: Iterator[Work], call: Callable[[Work], Awaitable[object]], *, callers: int = CALLERS) -> float:
     """Seconds for all calls, so many callers at once."""
 
     async def caller() -> None:
@@ -132,7 +160,7 @@ async def _timed(work: Iterator[Work], call: Callable[[Work], Awaitable[object]]
             await call(each)
 
     began = time.perf_counter()
-    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    await asyncio.gather(*(caller() for _ in range(callers)))
     return time.perf_counter() - began
 
 

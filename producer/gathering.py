@@ -3,7 +3,7 @@
 A caller that creates thousands of schedules has hundreds of write-aheads and confirmations under way at any moment.
 Each is one entry, and each alone would be a pack, a write and a wait. So inserts into one range that come while another
 insert into it is under way wait for it and are then made as one: entries of one bucket share packs, and all of them
-share the reads of the frontier. It is SQLite's group commit again: the busier, the larger the groups, and whoever is
+share the reading of the frontier. It is SQLite's group commit again: the busier, the larger the groups, and whoever is
 alone waits for nobody.
 
 The rule itself is untouched. An insert that fails, fails for everybody who shared it; what each of them then does,
@@ -18,18 +18,23 @@ from typing import Any
 
 from tocsin.producer.insert import Inserter, Place, Placement
 
+#: How long a group of a busy range stays open, in ms; next to a conditional write nobody feels it.
+LINGER_MS = 10
+
 
 class _Group:
     """Placements that will be inserted together."""
 
     def __init__(self) -> None:
         self.placements: list[Placement] = []
+        self.callers = 0
         #: The latest of those who share it; None: one of them never gives up.
         self.deadline: int | None = 0
 
     def join(self, placements: Sequence[Placement], deadline: int | None) -> slice:
         """Add placements; where their places will be found."""
         start = len(self.placements)
+        self.callers += 1
         self.placements += placements
         never_ends = deadline is None or self.deadline is None
         self.deadline = None if never_ends else max(deadline or 0, self.deadline or 0)
@@ -63,6 +68,8 @@ class GatheringInserter(Inserter):
     ) -> list[Place | None]:
         if after is not None:
             await asyncio.wait([after])
+            if group.callers > 1:  # More are on their way: one reading of the frontier serves them too.
+                await self._clock.sleep_ms(LINGER_MS)
         del self._open[shard_range]
         return await super()._insert_in_range(shard_range, group.placements, group.deadline, cascade=False)
 

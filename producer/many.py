@@ -16,7 +16,7 @@ from tocsin.producer.results import Schedule
 from tocsin.schema.errors import TocsinError
 
 #: Calls under way at once: enough to fill packs and keep every node busy, few enough that each ends in its time.
-WINDOW = 500
+WINDOW = 1_000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -58,6 +59,7 @@ class StoreClient:
         self._new_id = new_id or FreshIds()
         self._store_clock = StoreClock(self._store, self._clock, skew_ms_max=self._timing.skew_ms_max)
         self._clock_read_at = 0
+        self._clock_turn = asyncio.Lock()
         self._changes: Changes | None = None
         self._timers: Timers | None = None
         self._extra_runs: ExtraRuns | None = None
@@ -103,11 +105,12 @@ class StoreClient:
         if self._changes is None:
             await self.__aenter__()
         assert self._changes is not None  # noqa: S101 — set by __aenter__
-        now = self._clock.monotonic_ms()
-        deadline = now + self._timeout_ms
-        if not self._clock_read_at or now - self._clock_read_at > self._timing.clock_refresh_ms:
-            await self._persistence.until_answered(self._store_clock.refresh, deadline)
-            self._clock_read_at = self._clock.monotonic_ms()
+        deadline = self._clock.monotonic_ms() + self._timeout_ms
+        if self._clock_is_old():
+            async with self._clock_turn:  # Who comes while it is being read needs no reading of its own.
+                if self._clock_is_old():
+                    await self._persistence.until_answered(self._store_clock.refresh, deadline)
+                    self._clock_read_at = self._clock.monotonic_ms()
         return self._changes, deadline
 
     def _sender(self) -> Timers:
@@ -121,3 +124,7 @@ class StoreClient:
     def _generated_id(self) -> str:
         """An id that nobody else has."""
         return str(uuid.UUID(bytes=self._new_id(), version=4))
+
+    def _clock_is_old(self) -> bool:
+        age_ms = self._clock.monotonic_ms() - self._clock_read_at
+        return not self._clock_read_at or age_ms > self._timing.clock_refresh_ms
