@@ -15,13 +15,14 @@ Unlike apply, `create` refuses the id of a cancelled schedule: who creates one b
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
 from tocsin.producer.change import Wish
 from tocsin.producer.definition import NewSchedule, check_name
+from tocsin.producer.many import in_order
 from tocsin.producer.persistence import Persistence
 from tocsin.producer.wishes import Cancel, Declare
 from tocsin.schema.errors import InvalidSchedule, TocsinError
@@ -144,7 +145,22 @@ def steps_to(
     return steps
 
 
-def applied(steps: Sequence[Step], errors: Mapping[str, TocsinError]) -> ApplyResult:
+async def take_steps(steps: Sequence[Step], make: Callable[[str, Wish], Awaitable[object]]) -> dict[str, TocsinError]:
+    """Take every step that has something to do, many at once; the errors by id."""
+    errors: dict[str, TocsinError] = {}
+
+    async def take(step: Step) -> None:
+        try:
+            await make(step.schedule_id, step.wish)
+        except TocsinError as error:
+            errors[step.schedule_id] = error
+
+    async for _ in in_order((step for step in steps if step.kind != "unchanged"), take):
+        pass
+    return errors
+
+
+def result_of_steps(steps: Sequence[Step], errors: Mapping[str, TocsinError]) -> ApplyResult:
     """The result of steps, of which some failed."""
     done = {
         kind: tuple(step.schedule_id for step in steps if step.kind == kind and step.schedule_id not in errors)

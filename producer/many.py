@@ -31,6 +31,14 @@ class CreateResult:
     error: TocsinError | None = None
 
 
+async def result_of(schedule_id: str, creating: Awaitable[Schedule]) -> CreateResult:
+    """What becomes of it."""
+    try:
+        return CreateResult(schedule_id=schedule_id, schedule=await creating)
+    except TocsinError as error:
+        return CreateResult(schedule_id=schedule_id, error=error)
+
+
 async def in_order(
     items: Iterable[Item], call: Callable[[Item], Awaitable[Result]], *, window: int = WINDOW
 ) -> AsyncIterator[Result]:

@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
-from tocsin.producer.apply import ApplyResult, Step, applied, declared_set, owned_rows, rows_of, steps_to
+from tocsin.producer.apply import ApplyResult, declared_set, owned_rows, result_of_steps, rows_of, steps_to, take_steps
 from tocsin.producer.calendars import Calendar, read_calendar, write_calendar
 from tocsin.producer.change import Committed, Origin, Wish
 from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of, schedule_filter
 from tocsin.producer.extra_runs import Backfill, BackfillTerms, check_request_id, count_planned, require_living
-from tocsin.producer.many import CreateResult, in_order
+from tocsin.producer.many import CreateResult, in_order, result_of
 from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule, due_times, schedule_of
 from tocsin.producer.store_client import StoreClient
 from tocsin.producer.timers import NewTimer, SendResult
@@ -29,7 +29,6 @@ from tocsin.schema.errors import (
     ScheduleNotFound,
     StoreTimeout,
     StoreUnavailable,
-    TocsinError,
 )
 from tocsin.schema.instants import ceil_ms, to_datetime
 from tocsin.schema.pages import next_page
@@ -75,7 +74,8 @@ class AsyncScheduler(StoreClient):
             schedule = NewSchedule(schedule_id=schedule_id, recurrence=recurrence, topic=topic, **definition)
         except TypeError as error:
             raise InvalidSchedule("definition", sorted(definition), str(error)) from error
-        return await self._create(schedule)
+        known = self._identified(schedule)
+        return await self._create(known, generated=known is not schedule)
 
     async def create_many(self, schedules: Iterable[NewSchedule]) -> AsyncIterator[CreateResult]:
         """Create many schedules at once: a schedule or an error for each, in order.
@@ -86,15 +86,8 @@ class AsyncScheduler(StoreClient):
         """
 
         async def create(schedule: NewSchedule) -> CreateResult:
-            known = schedule
-            if schedule.schedule_id is None:
-                known = dataclasses.replace(schedule, schedule_id=self._generated_id())
-            schedule_id = str(known.schedule_id)
-            try:
-                made = await self._create(known, generated=schedule.schedule_id is None)
-            except TocsinError as error:
-                return CreateResult(schedule_id=schedule_id, error=error)
-            return CreateResult(schedule_id=schedule_id, schedule=made)
+            known = self._identified(schedule)
+            return await result_of(str(known.schedule_id), self._create(known, generated=known is not schedule))
 
         async for result in in_order(schedules, create):
             yield result
@@ -121,18 +114,7 @@ class AsyncScheduler(StoreClient):
         rows |= await rows_of(self._store, self._persistence, declared, deadline=deadline)
         now, grace_ms = self._store_clock.now_ms(), self._timing.misfire_grace_ms
         steps = steps_to(declared, rows, owner, prune=prune, now=now, grace_ms=grace_ms)
-        errors: dict[str, TocsinError] = {}
-
-        async def take(step: Step) -> None:
-            try:
-                await self._make(step.schedule_id, step.wish)
-            except TocsinError as error:
-                errors[step.schedule_id] = error
-
-        if not dry_run:
-            async for _ in in_order((step for step in steps if step.kind != "unchanged"), take):
-                pass
-        return applied(steps, errors)
+        return result_of_steps(steps, {} if dry_run else await take_steps(steps, self._make))
 
     async def get(self, schedule_id: str) -> Schedule:
         """The schedule, with the next due derived from it.
@@ -348,10 +330,13 @@ class AsyncScheduler(StoreClient):
         _, deadline = await self._ready()
         return await read_calendar(self._store, self._persistence, name, deadline=deadline)
 
-    async def _create(self, schedule: NewSchedule, *, generated: bool = False) -> Schedule:
-        if schedule.schedule_id is None:
-            schedule = dataclasses.replace(schedule, schedule_id=self._generated_id())
-            generated = True
+    def _identified(self, schedule: NewSchedule) -> NewSchedule:
+        """The schedule itself, or one with a fresh id where it has none."""
+        if schedule.schedule_id is not None:
+            return schedule
+        return dataclasses.replace(schedule, schedule_id=self._generated_id())
+
+    async def _create(self, schedule: NewSchedule, *, generated: bool) -> Schedule:
         _, deadline = await self._ready()
         await self._calendars.require(schedule.exclude or (), deadline=deadline)
         wish = Create(schedule, self._timing.misfire_grace_ms)
