@@ -11,6 +11,7 @@ from simulation.scenario import (
     ACT_MS,
     FAULTS_MS,
     QUIET_MS,
+    TIMING,
     Audit,
     BrokerAway,
     Call,
@@ -63,6 +64,8 @@ def _mixture(random: Random, seed: int) -> Scenario:
         events += _life(random, f"s{number}", hot=hot)
     if random.random() < 0.4:
         events.append(_herd(random))
+    if random.random() < 0.6:
+        events += _edges(random)
     noisy = random.random() < 0.75
     network = NetworkFaults(
         lost=random.choice((0, 0.01, 0.03, 0.06)) if noisy else 0,
@@ -111,6 +114,7 @@ def _storm(random: Random, seed: int) -> Scenario:
         wanted = Wanted(once_ms=at + random.randint(150, 9_000), topic=random.choice(TOPICS))
         skew = random.randint(-300, 300)
         events.append(Call(at_ms=at, operation="create", schedule_id=f"o{number}", wanted=wanted, skew_ms=skew))
+    events += _edges(random)
     return Scenario(
         seed=seed,
         hosts=3,
@@ -122,6 +126,35 @@ def _storm(random: Random, seed: int) -> Scenario:
         ),
         events=tuple(sorted(events, key=lambda event: event.at_ms)),
     )
+
+
+def _edges(random: Random) -> list[Event]:
+    """Writers that choose a bucket just before its owner seals it: re-arms each minute, and creates, some of them slow."""
+    events: list[Event] = []
+    seal_ms = TIMING.minute_ms - TIMING.lead_ms
+    for number in range(3):
+        anchor = seal_ms - random.randint(-50, 400)
+        wanted = Wanted(
+            period_ms=random.choice((1, 2)) * TIMING.minute_ms, anchor_ms=anchor, topic=random.choice(TOPICS)
+        )
+        at = random.randint(2_000, 12_000)
+        events.append(Call(at_ms=at, operation="create", schedule_id=f"r{number}", wanted=wanted))
+    for number in range(5):
+        at = random.randint(1, 5) * TIMING.minute_ms + seal_ms - random.randint(5, 120)
+        due = at // TIMING.minute_ms * TIMING.minute_ms + TIMING.minute_ms + random.randint(0, TIMING.minute_ms - 1)
+        events.append(_slow_once(random, f"m{number}", at, due))
+    for number in range(2):
+        at = TIMING.day_ms - random.randint(5, 120)
+        events.append(_slow_once(random, f"f{number}", at, 2 * TIMING.day_ms + random.randint(0, 40_000)))
+    return events
+
+
+def _slow_once(random: Random, schedule_id: str, at: int, due: int) -> Call:
+    """A create of one instant by a client that may stand still after one of its first writes."""
+    trap = Trap(action="pause", call="write_pack", spared=random.randint(0, 1), duration_ms=random.randint(100, 4_000))
+    traps = (trap,) if random.random() < 0.6 else ()
+    wanted = Wanted(once_ms=due, topic=random.choice(TOPICS))
+    return Call(at_ms=at, operation="create", schedule_id=schedule_id, wanted=wanted, traps=traps)
 
 
 def _span(random: Random, *, longest_ms: int, first_ms: int = 5_000) -> tuple[int, int]:
