@@ -195,7 +195,9 @@ class Dispatch:
         if counts and (reason := passed_over(spec, entry, self._services.store_clock.now_ms(), dates)):
             counts = False
             self._services.observer.skipped(reason, 1)
-        publish = counts and not self._services.lately.was_published(identity(entry))
+        # A backfill is asked for: what went out live a moment ago goes out again.
+        again = entry.kind == Kind.BACKFILL or not self._services.lately.was_published(identity(entry))
+        publish = counts and again
         return Flight(item, spec, entry, publish=publish, skipped=skipped, rounds=rounds)
 
     def _stand_for(self, item: Item, scheduled_for: int) -> bool:

@@ -37,7 +37,7 @@ class Violation(NamedTuple):
 
 def never_early(history: History) -> Iterator[Violation]:
     """Nothing is handed to Kafka before the store's clock has shown its due."""
-    for delivery in history.deliveries:
+    for delivery in (*history.deliveries, *history.extra_deliveries):
         if delivery.store_clock_ms < delivery.due:
             ahead = delivery.due - delivery.store_clock_ms
             yield Violation(

@@ -82,6 +82,8 @@ def committed_tells_the_truth(history: History, levels: Levels) -> Iterator[Viol
         if passed is None:
             continue
         for entry in pack.entries:
+            if entry.kind != Kind.ARM:
+                continue
             position = entry.due if pack.bucket.level is Level.MINUTE else pack.row.position
             if not _settled(history, lives, entry, position, passed, copies[entry.schedule_id, entry.scheduled_for]):
                 mark = " to be verified" if entry.verify else ""

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
+from simulation import extra_runs
 from simulation.clocks import EPOCH_MS, HostClock
 from simulation.event_loop import Process
 from simulation.history import Acknowledged, History
-from simulation.scenario import TIMING, Audit, Call, Herd, Wanted
+from simulation.scenario import TIMING, Audit, Call, ExtraRun, Herd, Wanted
 from simulation.traps import Trap
 from tocsin.producer.arming import arm_again
 from tocsin.producer.results import Change, ChangeOutcome, Schedule
@@ -105,6 +106,12 @@ class Clients:
 
         self._world.start(self._process(f"audit-{audit.schedule_id}"), insert, audit.traps)
 
+    def extra_run(self, run: ExtraRun) -> None:
+        """A process that sends, recalls, triggers or backfills."""
+        caller = _Caller(self, self._world)
+        process = self._process(f"{run.operation}-{run.name}")
+        self._world.start(process, lambda: extra_runs.make(run, caller), run.traps)
+
     def _process(self, name: str) -> Process:
         self._started += 1
         return Process(f"c{self._started}-{name}")
@@ -140,6 +147,21 @@ class Clients:
                 self._world.history.doubled.add(call.schedule_id)
                 if tries > REPEATS_MAX:
                     raise
+
+
+class _Caller:
+    """What extra runs are asked for with."""
+
+    def __init__(self, clients: Clients, world: World) -> None:
+        self.history = world.history
+        self._clients = clients
+        self._world = world
+
+    def scheduler(self) -> AsyncScheduler:
+        return self._clients._scheduler(0)
+
+    def clock(self) -> HostClock:
+        return self._world.clock(skew_ms=0)
 
 
 async def _operate(scheduler: AsyncScheduler, call: Call) -> Schedule | Change:

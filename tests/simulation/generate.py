@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 
+from simulation import extra_runs
 from simulation.network import NetworkFaults
 from simulation.scenario import (
     ACT_MS,
@@ -66,6 +67,8 @@ def _mixture(random: Random, seed: int) -> Scenario:
         events.append(_herd(random))
     if random.random() < 0.6:
         events += _edges(random)
+    if seed % 3 == 0:
+        events += extra_runs.generate(Random(seed))
     noisy = random.random() < 0.75
     network = NetworkFaults(
         lost=random.choice((0, 0.01, 0.03, 0.06)) if noisy else 0,

@@ -48,6 +48,15 @@ class Acknowledged(NamedTuple):
     uncertain: tuple[str, ...]
 
 
+class ExtraPromise(NamedTuple):
+    """What a client was told of a timer, a recall, a trigger or a backfill."""
+
+    at_ms: float
+    what: str
+    #: Occurrence keys.
+    keys: tuple[str, ...]
+
+
 class Applied(NamedTuple):
     """A version of a schedule that took effect."""
 
@@ -97,6 +106,9 @@ class History:
     shard_range_of: Callable[[str], int]
     deliveries: list[Delivery] = field(default_factory=list)
     acknowledged: list[Acknowledged] = field(default_factory=list)
+    #: Of timers, triggers and backfills, which follow no rule.
+    extra_deliveries: list[Delivery] = field(default_factory=list)
+    extra_promises: list[ExtraPromise] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
     packs: dict[bytes, Pack] = field(default_factory=dict)
     #: (shard range, register name) → writes.
@@ -160,7 +172,7 @@ class History:
         )
 
     def delivered(self, delivery: Delivery) -> None:
-        self.deliveries.append(delivery)
+        (self.extra_deliveries if delivery.kind else self.deliveries).append(delivery)
         word = "dispatches" if delivery.arrived and delivery.acknowledged else "tries to dispatch"
         key = occurrence_key(delivery.schedule_id, delivery.scheduled_for, delivery.request)
         arrived = "" if delivery.acknowledged else ", reported failed" + (" but taken" if delivery.arrived else "")

@@ -14,7 +14,7 @@ from simulation.event_loop import current_process
 from simulation.history import Delivery, History
 from simulation.traps import Traps
 from tocsin.dispatcher.publisher import Outcome, Record
-from tocsin.schema.entries import parse_instant, parse_occurrence_key
+from tocsin.schema.entries import Kind, parse_instant, parse_occurrence_key
 
 
 class Broker:
@@ -110,4 +110,5 @@ def delivery_of(
         acknowledged=outcome is Outcome.ACKED,
         store_clock_ms=store_clock_ms,
         missed=int(headers.get("ce_missed", b"0")),
+        kind=Kind[headers["ce_kind"].decode().upper()],
     )

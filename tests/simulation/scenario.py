@@ -93,6 +93,19 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     traps: tuple[Trap, ...] = ()
 
 
+class ExtraRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="extra"):
+    """A client process that sends a timer, and may recall it, or triggers or backfills a schedule."""
+
+    at_ms: int
+    operation: Literal["send", "trigger", "backfill"]
+    name: str
+    due_ms: int = 0
+    recall_ms: int | None = None
+    #: How often a trigger or backfill is asked for again, with the same request.
+    repeats: int = 0
+    traps: tuple[Trap, ...] = ()
+
+
 class HostFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="host"):
     """A trap for a dispatcher's host; it strikes whichever process runs there then."""
 
@@ -161,6 +174,7 @@ Event = (
     Call
     | Herd
     | Audit
+    | ExtraRun
     | HostFault
     | Leave
     | Outage

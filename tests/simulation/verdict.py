@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from simulation import check_dispatch, check_store
+from simulation import check_dispatch, check_store, extra_runs
 from simulation.check_dispatch import Violation
 from simulation.clocks import EPOCH_MS
 from simulation.history import History
@@ -24,6 +24,8 @@ CHECKERS: tuple[Checker, ...] = (
     check_dispatch.ended_stays_ended,
     check_dispatch.on_time_when_quiet,
     check_dispatch.repeats_have_a_reason,
+    extra_runs.extra_runs_arrive,
+    extra_runs.extra_runs_are_few,
     check_store.one_armed_each,
     check_store.no_chain_of_an_old_version,
     lambda history: check_store.committed_tells_the_truth(history, LEVELS),

@@ -25,6 +25,7 @@ from simulation.scenario import (
     BrokerAway,
     Call,
     Event,
+    ExtraRun,
     Herd,
     HostClockStep,
     HostFault,
@@ -134,6 +135,8 @@ class World:
                 self.clients.herd(event)
             case Audit():
                 self.clients.audit(event)
+            case ExtraRun():
+                self.clients.extra_run(event)
             case HostFault():
                 self.hosts[event.host].lay(event.trap)
                 self._disturb(event.trap.action, event.trap.duration_ms + TIMING.lease_ttl_ms * 2, f"host {event.host}")

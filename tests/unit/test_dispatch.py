@@ -372,3 +372,11 @@ async def test_a_backfill_whose_topic_fails_is_parked_whole(desk: Desk) -> None:
         START_MS - 5 * HOUR_MS,
         terms.encode(),
     )
+
+
+async def test_a_backfill_publishes_again_what_went_out_live_a_moment_ago(desk: Desk) -> None:
+    live = desk.due()
+    await desk.dispatch.run([live])
+    terms = BackfillTerms("b1", START_MS + 1, per_second=3)
+    await desk.dispatch.run([desk.due(kind=Kind.BACKFILL, request=terms.encode(), late_ms=-1, scheduled_for=START_MS)])
+    assert desk.publisher.keys == [live.entry.key, live.entry.key]
