@@ -5,7 +5,7 @@ processes), and the full contract of `schema.store`, so that what was learnt on 
 
 One thread writes, in groups (see `sqlite_thread`); another reads, on a connection of its own, so that it sees committed
 data only and never waits for an fsync. Reads that must settle what an earlier conditional write did go through the
-writer, behind it. In memory there is one connection, and one thread for both.
+writer, behind it. In memory there is one connection and no thread at all.
 
 The server's time is the host's: the injected clock.
 """
@@ -30,7 +30,7 @@ from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.pages import Pages
 from tocsin.schema.schedules import Calendar, Marker, ScheduleFilter, ScheduleRow
 from tocsin.schema.sqlite_file import Source
-from tocsin.schema.sqlite_thread import LOCK_POLL_MS, ConnectionThread
+from tocsin.schema.sqlite_thread import LOCK_POLL_MS, ConnectionInLoop, ConnectionThread
 from tocsin.schema.store import (
     REGISTERS,
     DeadLetter,
@@ -54,6 +54,9 @@ PURGE_ROWS_MAX = 1_000
 READ_GROUP_MAX = 16
 #: Positions before all and after all.
 _FIRST, _LAST = -(2**63), 2**63 - 1
+
+#: Where work is done.
+SqliteConnection = ConnectionThread | ConnectionInLoop
 
 Result = TypeVar("Result")
 Record = TypeVar("Record")
@@ -82,8 +85,8 @@ class SqliteStore:
         self._lifetimes = Lifetimes(timing)
         self._create = create
         self._page_rows = page_rows
-        self._writer: ConnectionThread | None = None
-        self._reader: ConnectionThread | None = None
+        self._writer: SqliteConnection | None = None
+        self._reader: SqliteConnection | None = None
         self._purged_at = clock.monotonic_ms()
         self._shard_ranges = 0
 
@@ -304,8 +307,11 @@ class SqliteStore:
 
     # Threads
 
-    async def _start_writer(self, *, create: bool) -> ConnectionThread:
-        if self._writer is None:
+    async def _start_writer(self, *, create: bool) -> SqliteConnection:
+        if self._writer is None and self._source.path is None:
+            self._writer = ConnectionInLoop(lambda: self._source.connect_writer(create=create))
+            await self._writer.start()
+        elif self._writer is None:
             self._writer = ConnectionThread(
                 "tocsin-sqlite-writer",
                 lambda: self._source.connect_writer(create=create),
@@ -314,7 +320,7 @@ class SqliteStore:
             await self._writer.start()
         return self._writer
 
-    async def _start_reader(self, writer: ConnectionThread) -> None:
+    async def _start_reader(self, writer: SqliteConnection) -> None:
         if self._reader is None:
             self._reader = writer
             if self._source.path is not None:
@@ -360,7 +366,7 @@ class SqliteStore:
 
         return Pages(read_page)
 
-    def _purge(self, writer: ConnectionThread) -> None:
+    def _purge(self, writer: SqliteConnection) -> None:
         """Take out some rows that have expired, in the transaction of the writes that follow."""
         self._purged_at = self._clock.monotonic_ms()
         now = self._clock.wall_ms()

@@ -134,6 +134,46 @@ class ConnectionThread:
             self._loop.call_soon_threadsafe(_resolve, outcomes)
 
 
+class ConnectionInLoop:
+    """The same without a thread: work of one turn of the event loop is one group.
+
+    For a store in memory, which never waits for a disk; and for an event loop whose time is virtual, which must not
+    pass while a thread is at work.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._loop = asyncio.get_running_loop()
+        self._jobs: list[Job] = []
+
+    async def start(self) -> None:
+        """Connect. What `connect` raises is raised here."""
+        self._connection = self._connect()
+
+    def submit(self, work: Callable[[sqlite3.Connection], Result], *, writes: bool) -> asyncio.Future[Result]:
+        """Queue work; the future is resolved once it is committed."""
+        if self._connection is None:
+            raise StoreUnavailable("the store is closed; open it again")
+        future: asyncio.Future[Result] = self._loop.create_future()
+        if not self._jobs:
+            self._loop.call_soon(self._work)
+        self._jobs.append(Job(work, future, writes))
+        return future
+
+    async def close(self) -> None:
+        """Finish what is queued, then give the connection back; safe to call twice."""
+        self._work()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _work(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        if jobs and self._connection is not None:
+            _resolve(_commit(self._connection, jobs, 1))
+
+
 def _resolve(outcomes: Sequence[Outcome]) -> None:
     for future, result, error in outcomes:
         if future.done():  # Its caller was cancelled.

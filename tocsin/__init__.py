@@ -1,5 +1,7 @@
 """Tocsin: a scheduler for billions of schedules, on Cassandra and Kafka."""
 
+from typing import TYPE_CHECKING, Any
+
 from tocsin.producer.apply import ApplyResult
 from tocsin.producer.blocking import Scheduler
 from tocsin.producer.calendars import Calendar
@@ -27,6 +29,9 @@ from tocsin.schema.errors import (
 )
 from tocsin.schema.recurrence import Cron, Daily, Every, Gap, Monthly, Once, Overlap, Weekday, Weekly, Yearly
 from tocsin.schema.schedules import CatchUp, State
+
+if TYPE_CHECKING:
+    from tocsin.dispatcher.workbench import Workbench
 
 __all__ = [
     "ApplyResult",
@@ -67,5 +72,15 @@ __all__ = [
     "VersionConflict",
     "Weekday",
     "Weekly",
+    "Workbench",
     "Yearly",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the dispatcher's half only for tests that ask for the workbench."""
+    if name == "Workbench":
+        from tocsin.dispatcher.workbench import Workbench
+
+        return Workbench
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
