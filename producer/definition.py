@@ -16,7 +16,7 @@ from typing import Any, get_args
 from tocsin.schema.entries import format_instant
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
 from tocsin.schema.instants import ceil_ms, to_datetime
-from tocsin.schema.recurrence import AnyRecurrence, Once, until_for_max_runs
+from tocsin.schema.recurrence import AnyRecurrence, Every, Once, until_for_max_runs
 from tocsin.schema.schedules import CatchUp, ScheduleFilter, ScheduleRow, Spec, State, decode_spec, encode_spec
 
 #: Characters of a schedule id at most.
@@ -88,6 +88,9 @@ class NewSchedule:
         if not isinstance(self.recurrence, get_args(AnyRecurrence)):
             reason = "must be Once, Every, Daily, Weekly, Monthly, Yearly or Cron"
             raise InvalidSchedule("recurrence", self.recurrence, reason)
+        if isinstance(self.recurrence, Every) and self.jitter >= self.recurrence.period:
+            reason = f"must be shorter than the period, {self.recurrence.period}; no occurrence is later than the next"
+            raise InvalidSchedule("jitter", self.jitter, reason)
         if not isinstance(self.catch_up, CatchUp):
             raise InvalidSchedule("catch_up", self.catch_up, "must be a CatchUp: LATEST, ALL, EARLIEST or SKIP")
         start, until = instant_of("start", self.start), instant_of("until", self.until)

@@ -142,7 +142,7 @@ def test_until_may_be_start_but_not_before_it() -> None:
         ("tags", {"a", "b"}),
         ("tags", ["a", "a"]),
         ("exclude", None),
-        ("jitter", timedelta(hours=12)),
+        ("jitter", timedelta(minutes=1) - timedelta(milliseconds=1)),
         ("expires_after", timedelta(milliseconds=1)),
         ("payload", b""),
     ],
