@@ -98,7 +98,7 @@ def test_a_stranger_that_got_the_process_id_is_never_signalled(begin: Begin, tmp
 
 def test_the_birth_of_a_process_is_its_own_and_stays() -> None:
     assert stack_child.process_birth(os.getpid()) == stack_child.process_birth(os.getpid())
-    assert stack_child.process_birth(os.getpid()) != stack_child.process_birth(os.getppid())
+    assert stack_child.process_birth(os.getpid()) != stack_child.process_birth(1)
 
 
 def test_a_process_that_ended_has_no_birth_even_before_it_is_reaped() -> None:
