@@ -178,5 +178,6 @@ def test_tables_of_time_windows_have_twenty_to_thirty_of_them(retention_days: in
 
 
 def test_the_tables_looked_for_are_the_tables_made() -> None:
-    made = {name for text in migrations(Lifetimes(Timing()))[0].expand for name in re.findall(r"TABLE IF NOT EXISTS (\w+)", text)}
+    statements = migrations(Lifetimes(Timing()))[0].expand
+    made = {name for text in statements for name in re.findall(r"TABLE IF NOT EXISTS (\w+)", text)}
     assert made | {"settings"} == TABLES
