@@ -72,7 +72,7 @@ class Life:
             else:
                 changes = self._definition()
                 await self._until_known("update", partial(self._scheduler.update, self.schedule_id, **changes))
-        if self._luck.random() < 0.6:
+        if self._luck.random() < 0.85:
             await self._until_known("cancel", partial(self._scheduler.cancel, self.schedule_id))
 
     def _definition(self) -> dict[str, Any]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from acceptance.faults import Fleet
 from acceptance.processes import Processes
-from acceptance.records import Topic
+from acceptance.records import PARTITIONS, Topic
 
 from tests.conftest import MakeTopic
 from tocsin.deploy.stack import LocalStack
 from tocsin.schema.clock import SystemClock
 from tocsin.schema.open_store import default_settings, open_store
+
+#: Of a store as `init` makes it.
+SHARD_RANGES = 64
 
 OpenTopic = Callable[[], Topic]
 
@@ -30,24 +33,46 @@ def real_store(cassandra_stack: LocalStack) -> str:
 
     async def make() -> None:
         store = open_store(url)
-        try:
-            await store.initialise(default_settings(url, SystemClock().wall_ms()))
-        finally:
-            await store.close()
+        settings = await store.initialise(default_settings(url, SystemClock().wall_ms()))
+        await store.close()
+        assert settings.shard_ranges == SHARD_RANGES
 
     asyncio.run(make())
     return url
 
 
-@pytest.fixture
-def processes(
-    real_store: str, cassandra_stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.fixture(scope="module")
+def nodes(cassandra_stack: LocalStack) -> list[tuple[str, int]]:
+    """Where the store's nodes listen."""
+    return [(host, cassandra_stack.cassandra_port) for host in cassandra_stack.cassandra_contact_points]
+
+
+@pytest.fixture(scope="module")
+def module_processes(
+    real_store: str, cassandra_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Processes]:
-    """Starts dispatchers and clients; whatever runs after the test is killed, and its log shown if the test failed."""
-    processes = Processes(tmp_path, real_store, cassandra_stack.sink_url)
+    """Starts dispatchers and clients; whatever runs after the module is killed."""
+    processes = Processes(tmp_path_factory.mktemp("processes"), real_store, cassandra_stack.sink_url)
     yield processes
     processes.reap()
-    print(processes)
+
+
+@pytest.fixture
+def processes(module_processes: Processes) -> Iterator[Processes]:
+    """The same, and what they said is shown where the test fails."""
+    yield module_processes
+    print(module_processes)
+
+
+@pytest.fixture(scope="module")
+def fleet(module_processes: Processes, nodes: list[tuple[str, int]]) -> Iterator[Fleet]:
+    """Two dispatchers that share all ranges; a test that ends one starts another."""
+    fleet = Fleet(module_processes, nodes, SHARD_RANGES)
+    fleet.start()
+    fleet.start()
+    fleet.until_shared()
+    yield fleet
+    fleet.close()
 
 
 @pytest.fixture
@@ -56,7 +81,7 @@ def open_topic(topic: MakeTopic, cassandra_stack: LocalStack) -> Iterator[OpenTo
     opened: list[Topic] = []
 
     def open_one() -> Topic:
-        opened.append(Topic(cassandra_stack.kafka_bootstrap, topic(partitions=4)))
+        opened.append(Topic(cassandra_stack.kafka_bootstrap, topic(partitions=PARTITIONS)))
         return opened[-1]
 
     yield open_one

@@ -12,6 +12,8 @@ from tocsin.deploy.demo_verdict import Seen
 
 #: Records taken from the client at once, and how long it waits for the first of them.
 BATCH, POLL_SECONDS = 500, 0.25
+#: Of every topic here.
+PARTITIONS = 4
 
 
 class Received(NamedTuple):
@@ -27,15 +29,21 @@ class Received(NamedTuple):
 class Topic:
     """Everything on a topic, from its beginning on."""
 
-    def __init__(self, bootstrap: str, name: str) -> None:
+    def __init__(self, bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
         self.name = name
         self.records: list[Received] = []
         self._consumer = Consumer(
-            # librdkafka's own log is about brokers that a test stops.
-            {"bootstrap.servers": bootstrap, "group.id": "acceptance", "enable.auto.commit": False, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "acceptance",
+                "enable.auto.commit": False,
+                # A topic that was just made is not known to every part of the broker yet: ask again soon.
+                "topic.metadata.refresh.interval.ms": 1_000,
+                # Its own log is about brokers that a test stops.
+                "log_level": 0,
+            }
         )
-        partitions = self._consumer.list_topics(name, 30).topics[name].partitions
-        self._consumer.assign([TopicPartition(name, number, 0) for number in partitions])
+        self._consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
 
     @property
     def keys(self) -> set[str]:

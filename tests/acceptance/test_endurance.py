@@ -82,11 +82,6 @@ def processes(
 
 
 @pytest.fixture
-def nodes(cassandra_stack: LocalStack) -> list[tuple[str, int]]:
-    return [(host, cassandra_stack.cassandra_port) for host in cassandra_stack.cassandra_contact_points]
-
-
-@pytest.fixture
 def fleet(processes: Processes, nodes: list[tuple[str, int]], settings: Settings) -> Iterator[Fleet]:
     """Dispatchers that share all ranges."""
     fleet = Fleet(processes, nodes, settings.shard_ranges)
@@ -148,8 +143,9 @@ def strike(faults: Faults, clients: Clients, luck: Random) -> list[str]:
     give_up = time.monotonic() + 60 * MINUTES
     while time.monotonic() < give_up:
         for kind in luck.sample(faults.kinds, len(faults.kinds)):
+            begun = time.monotonic()
             kind()
-            struck.append(kind.__name__)
+            struck.append(f"{kind.__name__} {time.monotonic() - begun:.0f} s")
             luck.choice([clients.kill_one, clients.lose_replies])()
             if time.monotonic() >= give_up:
                 break

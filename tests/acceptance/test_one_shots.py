@@ -6,7 +6,8 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from acceptance.processes import Processes, Running
+from acceptance.faults import Fleet
+from acceptance.processes import Processes
 from acceptance.records import Topic
 
 from tocsin.deploy.demo_verdict import Verdict, judge
@@ -15,21 +16,11 @@ from tocsin.deploy.stack import LocalStack
 pytestmark = [pytest.mark.cassandra, pytest.mark.kafka]
 
 COUNT = 1_000
-DELAY_SECONDS = 20
+DELAY_SECONDS = 15
 #: After the last due: a takeover, and a busy machine.
 DRAIN_SECONDS = 60
 
 OpenTopic = Callable[[], Topic]
-Disturb = Callable[[list[Running]], object]
-
-
-@pytest.fixture
-def dispatchers(processes: Processes) -> list[Running]:
-    """Two dispatchers that share all ranges."""
-    running = [processes.dispatcher(), processes.dispatcher()]
-    for each in running:
-        each.until(lambda said: any(line.get("ranges_owned") == 32 for line in said))
-    return running
 
 
 def run(processes: Processes, topic: Topic, half_way: Callable[[], object]) -> Verdict:
@@ -61,26 +52,28 @@ def run(processes: Processes, topic: Topic, half_way: Callable[[], object]) -> V
     return verdict
 
 
-def test_all_arrive_once_and_none_early(
-    processes: Processes, dispatchers: list[Running], open_topic: OpenTopic
-) -> None:
+def test_all_arrive_once_and_none_early(processes: Processes, fleet: Fleet, open_topic: OpenTopic) -> None:
     verdict = run(processes, open_topic(), lambda: None)
 
     assert verdict.holds
     assert verdict.repeat_count == 0
 
 
-def test_an_owner_killed_half_way_loses_nothing(
-    processes: Processes, dispatchers: list[Running], open_topic: OpenTopic
-) -> None:
-    verdict = run(processes, open_topic(), lambda: dispatchers[0].send(signal.SIGKILL))
+def test_an_owner_killed_half_way_loses_nothing(processes: Processes, fleet: Fleet, open_topic: OpenTopic) -> None:
+    owner, _ = fleet.running[0]
+
+    verdict = run(processes, open_topic(), lambda: owner.send(signal.SIGKILL))
+    fleet.gone(owner)
+    fleet.start()
 
     assert verdict.holds
 
 
-def test_a_store_node_stopped_half_way_loses_nothing(
-    processes: Processes, dispatchers: list[Running], open_topic: OpenTopic, disturbed_stack: LocalStack
+def test_a_store_node_killed_half_way_loses_nothing(
+    processes: Processes, fleet: Fleet, open_topic: OpenTopic, disturbed_stack: LocalStack
 ) -> None:
+    fleet.until_shared()
+
     verdict = run(processes, open_topic(), lambda: disturbed_stack.stop_node(2, gently=False))
 
     assert verdict.holds

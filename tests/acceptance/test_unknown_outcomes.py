@@ -12,7 +12,6 @@ from acceptance.records import Topic
 
 from tocsin import AsyncScheduler, Once
 from tocsin.deploy.demo_verdict import judge
-from tocsin.deploy.stack import LocalStack
 from tocsin.schema.entries import parse_occurrence_key
 from tocsin.schema.errors import ScheduleExists
 from tocsin.schema.instants import to_datetime
@@ -28,10 +27,9 @@ OpenTopic = Callable[[], Topic]
 
 
 @pytest.fixture
-def proxy(cassandra_stack: LocalStack) -> Iterator[Proxy]:
+def proxy(nodes: list[tuple[str, int]]) -> Iterator[Proxy]:
     """Between a process and the store's nodes."""
-    port = cassandra_stack.cassandra_port
-    proxy = Proxy([(host, port) for host in cassandra_stack.cassandra_contact_points])
+    proxy = Proxy(nodes)
     yield proxy
     proxy.close()
 
