@@ -6,7 +6,7 @@ export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench simulate clean
+.PHONY: help demo test lint bench simulate endurance clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ bench: .venv/test ## Benchmarks, as ratios to a bare loop in the same run
 
 simulate: .venv/test ## Simulate the protocol under faults: SEED=n replays one seed, SEEDS=n runs many
 	@$(BIN)/python -m pytest tests/simulation --seeds=$(or $(SEEDS),300) $(if $(SEED),--seed=$(SEED))
+
+endurance: .venv/test ## Strike real processes with one fault after another: MINUTES=n (10), SEED=n
+	@ENDURANCE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),ENDURANCE_SEED=$(SEED)) \
+		$(BIN)/python -m pytest tests/acceptance/test_endurance.py -rP
 
 clean: ## Remove what the commands above made
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
