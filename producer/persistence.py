@@ -28,13 +28,16 @@ class Persistence:
 
         Args:
             ask: makes the call; it is made again and again, so it must be harmless to repeat.
-            deadline: on the monotonic clock, in ms; no call is repeated after it. None: never give up.
+            deadline: on the monotonic clock, in ms; no call begins after it. None: never give up.
 
         Raises:
             StoreUnavailable, StoreTimeout: what the last call before the deadline raised.
         """
         pause_ms = self._timing.retry_ms
         while True:
+            if deadline is not None and self._clock.monotonic_ms() > deadline:
+                # A host that stood still for hours must not write what others have long replaced.
+                raise StoreTimeout("the deadline passed before the store was asked; repeat the call.")
             try:
                 return await ask()
             except (StoreUnavailable, StoreTimeout):
