@@ -11,6 +11,7 @@ import re
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from tocsin.schema import instants
 from tocsin.schema.calendar_rules import WEEKDAYS
 from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.recurrence import Cron, Daily, Every, Gap, Monthly, Once, Overlap, Weekly, Yearly
@@ -95,6 +96,7 @@ def read_instant(option: str, text: str) -> datetime:
         instant = None
     if instant is None or instant.utcoffset() is None:
         raise InvalidSchedule(option, text, "is no instant; write it with its offset: 2026-12-24T18:00+01:00 or …Z")
+    instants.checked_ms(instant, field=option)
     return instant.astimezone(UTC)
 
 

@@ -93,7 +93,7 @@ def rule_text(rule: AnyRecurrence) -> str:
         return f"every {span(rule.period)}, from {utc(rule.anchor)}"
     if isinstance(rule, Cron):
         return f"cron {rule.expression}  ({rule.tz}, {rule.dialect})"
-    told = {name: value for name, value in msgspec.to_builtins(rule).items() if name not in {"type", "anchor"}}
+    told = {name: value for name, value in msgspec.to_builtins(rule).items() if name not in {"kind", "anchor"}}
     return f"{type(rule).__name__.lower()} {', '.join(f'{name} {value}' for name, value in told.items())}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,10 @@ from tocsin.deploy.create import read_headers, read_moment, read_payload
 from tocsin.deploy.examples import EXAMPLES
 from tocsin.deploy.output import span
 from tocsin.deploy.recurrence_options import read_duration
+from tocsin.deploy.show import rule_text
 from tocsin.producer.definition import PAYLOAD_BYTES_LIMIT
 from tocsin.schema.errors import InvalidSchedule
+from tocsin.schema.recurrence import Daily
 
 NOW = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
 COMMANDS = [name for name in EXAMPLES if name != "tocsin"]
@@ -59,6 +61,16 @@ def test_a_moment_may_be_relative_to_now() -> None:
 def test_a_moment_without_zone_or_unit_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchedule, match="at: "):
         read_moment("at", text, NOW)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+14:00", "0001-01-01T00:00Z", "9999-12-31T23:59-14:00"])
+def test_a_moment_beyond_the_years_that_rules_answer_for_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSchedule, match="at: must lie in the years 1900 to 9899"):
+        read_moment("at", text, NOW)
+
+
+def test_a_calendar_rule_is_shown_in_words_and_without_its_tag() -> None:
+    assert rule_text(Daily(time(9), tz="Europe/Berlin")) == "daily at 09:00:00, tz Europe/Berlin"
 
 
 def test_a_payload_is_a_text_or_a_file(tmp_path: Path) -> None:
