@@ -107,6 +107,10 @@ class Scheduler:
 
     def run(self, call: Coroutine[Any, Any, Result]) -> Result:
         """Run a call of the asynchronous client on its thread and wait for its answer."""
+        if self._loop.is_closed():
+            call.close()
+            message = "this Scheduler is closed; make a new one"
+            raise RuntimeError(message)
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     def _stop(self) -> None:

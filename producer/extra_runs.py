@@ -14,7 +14,7 @@ rate says. Where it stands is all it knows, so a repeated turn repeats only itse
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tocsin.producer.insert import Inserter, Placement
 from tocsin.producer.persistence import Persistence
@@ -102,8 +102,10 @@ def next_turn_due(entry: Entry) -> int:
     return entry.due + terms.turn * 1000 // terms.per_second
 
 
-def check_request_id(request_id: str) -> None:
+def check_request_id(request_id: Any) -> None:
     """Refuse what would make an occurrence key ambiguous."""
+    if not isinstance(request_id, str):
+        raise InvalidSchedule("request_id", request_id, f"must be text, not {type(request_id).__name__}")
     if not request_id or len(request_id) > REQUEST_LENGTH_MAX:
         raise InvalidSchedule("request_id", request_id[:40], f"must have 1 to {REQUEST_LENGTH_MAX} characters")
     if not request_id.isprintable() or "@" in request_id or "!" in request_id:

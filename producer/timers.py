@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tocsin.producer.definition import NewSchedule, check_not_past
+from tocsin.producer.definition import NewSchedule, check_not_past, check_schedule_id
 from tocsin.producer.insert import Inserter, Placement
 from tocsin.schema.clock import StoreClock
 from tocsin.schema.entries import Entry, Kind, parse_occurrence_key
@@ -129,6 +129,7 @@ class Timers:
             StoreTimeout, StoreUnavailable: the deadline passed; recalling it again is safe.
         """
         timer_id, at, _ = parse_occurrence_key(key)
+        check_schedule_id(timer_id)
         if self._levels.choose(at, self._store_clock.now_ms()) is not Level.NEAR:
             recall = Entry(timer_id, at, at, RECALL_VERSION, kind=Kind.RECALL)
             (place,) = await self._inserter.insert([Placement(recall)], deadline=deadline)

@@ -16,6 +16,7 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -172,13 +173,15 @@ def occurrence_key(schedule_id: str, scheduled_for: int, request: str = "") -> s
     return f"{key}!{request}" if request else key
 
 
-def parse_occurrence_key(key: str) -> tuple[str, int, str]:
+def parse_occurrence_key(key: Any) -> tuple[str, int, str]:
     """(schedule_id, scheduled_for, request) of an occurrence key; an id may hold `@`, so it is split from the right.
 
     Raises:
         InvalidSchedule: the text is not an occurrence key.
     """
     reason = "not an occurrence key; expected <schedule_id>@2026-11-30T10:00:00.000Z"
+    if not isinstance(key, str):
+        raise InvalidSchedule("key", key, f"must be text, not {type(key).__name__}")
     schedule_id, _, rest = key.rpartition("@")
     instant, _, request = rest.partition("!")
     try:

@@ -253,3 +253,11 @@ def test_the_twin_creates_lists_and_consumes_what_it_is_given_on_the_caller_s_th
         assert [schedule.schedule_id for schedule in scheduler.list()] == [f"s{number}-0" for number in range(5)]
         assert scheduler.upcoming("s0-0") == [scheduler.get("s0-0").next_at]
         scheduler.run(store.close())
+
+
+def test_a_closed_twin_says_so() -> None:
+    store = open_store("sqlite:///:memory:", create=True)
+    with Scheduler(store) as scheduler:
+        scheduler.run(store.close())
+    with pytest.raises(RuntimeError, match="this Scheduler is closed"):
+        scheduler.get("tea")

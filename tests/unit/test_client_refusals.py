@@ -28,6 +28,7 @@ from tocsin.schema.open_store import open_store
 
 START = to_datetime(START_MS)
 HOURLY = Every(timedelta(hours=1))
+INSTANT = "2036-12-01T00:00:00.000Z"
 NAIVE = datetime(2027, 1, 1)  # noqa: DTZ001 — what is refused
 WRITES = {"write_pack", "write_marker", "insert_schedule", "replace_schedule"}
 
@@ -153,6 +154,24 @@ async def test_a_bad_id_is_refused_by_every_call_that_takes_one(
         lambda: scheduler.upcoming(schedule_id),
     ):
         assert (await refused(store, call)).field == "schedule_id"
+
+
+@pytest.mark.parametrize("key", [7, None, b"k", "s", f"\ud800@{INSTANT}", f"a\nb@{INSTANT}", f"{'x' * 256}@{INSTANT}"])
+async def test_recalling_what_is_no_timers_key_is_refused(
+    store: ScriptedStore, scheduler: AsyncScheduler, key: Any
+) -> None:
+    assert (await refused(store, lambda: scheduler.recall(key))).field in {"key", "schedule_id"}
+
+
+@pytest.mark.parametrize("request_id", [7, b"r", "", "x" * 129, "a@b", "a!b", "a\nb", "\ud800"])
+async def test_a_bad_request_id_is_refused_by_every_call_that_takes_one(
+    store: ScriptedStore, scheduler: AsyncScheduler, request_id: Any
+) -> None:
+    for call in (
+        lambda: scheduler.trigger("there", request_id=request_id),
+        lambda: scheduler.backfill("there", START - timedelta(hours=2), START, request_id=request_id),
+    ):
+        assert (await refused(store, call)).field == "request_id"
 
 
 async def test_what_never_occurs_and_what_is_past_and_what_is_too_large_have_errors_of_their_own(
