@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from simulation.mutation import Mutant, install
 
 if TYPE_CHECKING:
+    from simulation.directed import Job
     from simulation.verdict import Report
 
-Job = TypeVar("Job")
+Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 #: Seeds tried on a mutant that its own seeds did not kill.
@@ -28,8 +29,8 @@ class Hunt(NamedTuple):
     """How a mutant fared."""
 
     name: str
-    #: The seed that killed it; None: it survived.
-    seed: int | None
+    #: The seed or directed scenario that killed it; None: it survived.
+    job: Job | None
     #: Seeds tried until then.
     runs: int
     kinds: tuple[str, ...]
@@ -49,7 +50,7 @@ def _fixed_hashes() -> Iterator[None]:
 
 
 def in_workers(
-    work: Callable[[Job], Result], jobs: Iterable[Job], *, workers: int | None = None, fresh: bool = False
+    work: Callable[[Work], Result], jobs: Iterable[Work], *, workers: int | None = None, fresh: bool = False
 ) -> Iterator[Result]:
     """Do each job in another process, results in the order of the jobs; `fresh`: in a new one each."""
     count = workers or os.cpu_count() or 1
@@ -59,44 +60,44 @@ def in_workers(
         yield from pool.map(work, jobs)
 
 
-def run_seed(seed: int) -> Report:
-    """The report of one seed."""
+def run(job: Job) -> Report:
+    """The report of one seed or directed scenario."""
     install()
-    from simulation.generate import generate
+    from simulation.directed import scenario_of
     from simulation.verdict import report_of
 
-    return report_of(generate(seed))[0]
+    return report_of(scenario_of(job))[0]
 
 
 def hunt(mutant: Mutant) -> Hunt:
     """Run seeds on a mutant until one breaks a promise."""
     install(mutant)
-    from simulation.generate import generate
+    from simulation.directed import scenario_of
     from simulation.verdict import report_of
 
     runs = 0
-    for seed in (*mutant.seeds, *range(SWEEP)):
+    for job in (*mutant.jobs, *range(SWEEP)):
         runs += 1
-        report, _ = report_of(generate(seed))
+        report, _ = report_of(scenario_of(job))
         if report.violations:
-            return Hunt(mutant.name, seed, runs, tuple(sorted(report.kinds)))
+            return Hunt(mutant.name, job, runs, tuple(sorted(report.kinds)))
     return Hunt(mutant.name, None, runs, ())
 
 
-def explain(seed: int) -> str:
+def explain(job: Job) -> str:
     """A failing seed, shrunk, with its trace."""
     install()
-    from simulation.generate import generate
+    from simulation.directed import scenario_of
     from simulation.shrink import shrink
     from simulation.verdict import report_of, trace
 
-    scenario = generate(seed)
+    scenario = scenario_of(job)
     report, _ = report_of(scenario)
     if not report.violations:
-        return f"seed {seed} holds"
+        return f"{job} holds"
     kind = report.violations[0].checker
     smaller = shrink(scenario, kind)
     report, history = report_of(smaller)
     violation = next(each for each in report.violations if each.checker == kind)
     found = "\n".join(f"{each.checker}: {each.text}" for each in report.violations)
-    return f"seed {seed}, shrunk to\n{smaller.text()}\n\n{found}\n\n{trace(history, violation)}"
+    return f"{job}, shrunk to\n{smaller.text()}\n\n{found}\n\n{trace(history, violation)}"

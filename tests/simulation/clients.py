@@ -21,7 +21,7 @@ from tocsin.schema.recurrence import AnyRecurrence, Cron, Every, Once
 from tocsin.schema.store import Store
 
 #: How long one call may take, and how often it is repeated while its outcome is unknown.
-CALL_TIMEOUT = timedelta(seconds=15)
+CALL_TIMEOUT = timedelta(seconds=8)
 REPEATS_MAX = 4
 
 

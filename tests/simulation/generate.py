@@ -132,7 +132,7 @@ def _storm(random: Random, seed: int) -> Scenario:
 
 
 def _edges(random: Random) -> list[Event]:
-    """Writers that choose a bucket just before its owner seals it: re-arms each minute, and creates, some of them slow."""
+    """Writers that choose a bucket just before its owner seals it: re-arms each minute, and creates by slow clients."""
     events: list[Event] = []
     seal_ms = TIMING.minute_ms - TIMING.lead_ms
     for number in range(3):

@@ -31,11 +31,11 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """A bug, and seeds that were found to meet it."""
+    """A bug, and the seeds or directed scenarios that were found to meet it."""
 
     name: str
     edits: tuple[Edit, ...]
-    seeds: tuple[int, ...] = ()
+    jobs: tuple[int | tuple[str, int], ...] = ()
 
 
 class MutantGone(Exception):

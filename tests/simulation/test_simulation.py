@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.campaign import explain, in_workers, run_seed
+from simulation.campaign import explain, in_workers, run
+from simulation.directed import DIRECTED
 from simulation.verdict import Report
 
 HOUR_MS = 3_600_000
@@ -12,7 +13,7 @@ HOUR_MS = 3_600_000
 
 @pytest.mark.timeout(0)
 def test_no_seed_breaks_a_promise(seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = list(in_workers(run_seed, seeds))
+    reports = list(in_workers(run, seeds))
     failing = [report for report in reports if report.violations]
     with capsys.disabled():
         print(f"\n{_summary(reports)}")
@@ -23,8 +24,16 @@ def test_no_seed_breaks_a_promise(seeds: range, capsys: pytest.CaptureFixture[st
         pytest.fail(f"{len(failing)} of {len(reports)} seeds broke a promise.\n{explanation}", pytrace=False)
 
 
+@pytest.mark.timeout(0)
+def test_no_directed_scenario_breaks_a_promise() -> None:
+    jobs = [(name, seed) for name in DIRECTED for seed in range(6)]
+    reports = zip(jobs, in_workers(run, jobs), strict=True)
+    broken = [(*job, *sorted(report.kinds)) for job, report in reports if report.violations]
+    assert broken == []
+
+
 def test_a_seed_means_the_same_every_time() -> None:
-    first, second, other = in_workers(run_seed, [7, 7, 8])
+    first, second, other = in_workers(run, [7, 7, 8])
     assert first == second
     assert first.digest != other.digest
 

@@ -1,0 +1,194 @@
+"""Scenarios aimed at one rule each, after holes that earlier wordings of the protocol had; run beside the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from simulation.generate import generate
+from simulation.network import NetworkFaults
+from simulation.scenario import (
+    TIMING,
+    Audit,
+    Call,
+    Event,
+    ExtraRun,
+    HostFault,
+    Outage,
+    ReplicaDown,
+    Scenario,
+    StoreClockStep,
+    Wanted,
+)
+from simulation.traps import Trap
+from tocsin.schema.schedules import CatchUp
+
+#: A seed, or the name of a directed scenario with the seed of what it leaves open.
+Job = int | tuple[str, int]
+
+#: When, within a minute, the next one is sealed.
+SEAL_MS = TIMING.minute_ms - TIMING.lead_ms
+DIES_BEFORE_CONFIRM = Trap(action="kill", call="write_marker", spared=1, sent=False)
+
+
+def held_at_takeover(_: Random) -> list[Event]:
+    """A cancel is committed and not confirmed before an outage that is longer than its marker lives."""
+    wanted = Wanted(period_ms=13_000, anchor_ms=537, catch_up=CatchUp.LATEST)
+    names = [f"s{number}" for number in range(4)]
+    creates = [Call(at_ms=3_000, operation="create", schedule_id=name, wanted=wanted) for name in names]
+    cancels = [Call(at_ms=30_000, operation="cancel", schedule_id=name, traps=(DIES_BEFORE_CONFIRM,)) for name in names]
+    return [*creates, *cancels, Outage(at_ms=32_000, duration_ms=43_000)]
+
+
+def commits_slowly_and_dies(random: Random) -> list[Event]:
+    """The first due comes while the commit is under way; then the client is gone."""
+    slow = Trap(action="pause", call="commit", sent=False, duration_ms=1_000)
+    dies = Trap(action="kill", call="write_pack", spared=1, sent=False)
+    return [
+        Call(
+            at_ms=20_000 + 7_000 * number,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(once_ms=20_300 + 7_000 * number + random.randint(0, 300)),
+            traps=(slow, dies),
+        )
+        for number in range(4)
+    ]
+
+
+def clock_runs_ahead(random: Random) -> list[Event]:
+    """The store's clock steps forward, and back much later."""
+    step = StoreClockStep(at_ms=20_000, duration_ms=20_000 + random.randint(0, 3_000), step_ms=25_000, hosts=True)
+    wanted = Wanted(period_ms=1_000, anchor_ms=100)
+    return [Call(at_ms=10_000, operation="create", schedule_id="s0", wanted=wanted), step]
+
+
+def repeated_much_later(random: Random) -> list[Event]:
+    """A create whose client died is repeated when its first occurrences are long dispatched."""
+    dies = Trap(action="kill", call="write_pack", spared=1, sent=True)
+    return [
+        Call(
+            at_ms=8_000,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(period_ms=period, anchor_ms=100),
+            traps=(dies,),
+            repeat_after_ms=random.randint(15_000, 45_000),
+        )
+        for number, period in enumerate((1_000, 1_000, 7_000))
+    ]
+
+
+def far_and_slow(random: Random) -> list[Event]:
+    """A far pointer is judged while its commit is still under way."""
+    slow = Trap(action="pause", call="commit", sent=False, duration_ms=random.randint(1_000, 2_900))
+    at = TIMING.day_ms - 800
+    return [
+        Call(at_ms=at, operation="create", schedule_id=f"s{number}", wanted=Wanted(once_ms=130_000), traps=(slow,))
+        for number in range(3)
+    ]
+
+
+def audit_stalls(random: Random) -> list[Event]:
+    """An audit stands still between its look and its write."""
+    stall = Trap(action="pause", call="write_pack", sent=False, duration_ms=random.randint(8_000, 20_000))
+    wanted = Wanted(period_ms=7_000, anchor_ms=100)
+    create = Call(at_ms=10_000, operation="create", schedule_id="s0", wanted=wanted)
+    return [create, *(Audit(at_ms=25_000 + 9_000 * n, schedule_id="s0", traps=(stall,)) for n in range(4))]
+
+
+def owner_stops_in_its_rearm(random: Random) -> list[Event]:
+    """Owners stand still just before they write what comes next, and wake when others have gone on for long."""
+    wanted = Wanted(period_ms=1_000, anchor_ms=100)
+    creates = [Call(at_ms=5_000, operation="create", schedule_id=f"s{n}", wanted=wanted) for n in range(4)]
+    stops = [
+        HostFault(
+            at_ms=at,
+            host=host,
+            trap=Trap(action="pause", call="write_pack", from_ms=at, sent=False, duration_ms=25_000),
+        )
+        for host, at in ((0, 20_000), (1, 20_000 + random.randint(0, 2_000)))
+    ]
+    return [*creates, *stops]
+
+
+def timers_at_the_seal(random: Random) -> list[Event]:
+    """Slow senders choose a minute just before it is sealed. A timer is one write: nothing heals it."""
+    return [event for minute in range(1, 7) for event in _slow_timers(random, minute, stall_ms=(100, 4_000))]
+
+
+def seal_is_not_heard(random: Random) -> list[Event]:
+    """The same on a network on which many seals find no majority at first."""
+    events = timers_at_the_seal(random)
+    for minute in range(1, 7):
+        at = minute * TIMING.minute_ms + SEAL_MS - 200
+        events.append(ReplicaDown(at_ms=at, duration_ms=1_000, replica=random.randrange(3)))
+    return events
+
+
+def sealer_dies(random: Random) -> list[Event]:
+    """Owners die as they seal a minute, and others read it; senders that chose it before write only then."""
+    events: list[Event] = []
+    for minute in range(1, 7):
+        sealed_at = minute * TIMING.minute_ms + SEAL_MS
+        trap = Trap(action="kill", call="write_frontier", from_ms=sealed_at - 10, spared=random.randint(0, 1))
+        events += [HostFault(at_ms=sealed_at - 400, host=host, trap=trap) for host in range(3)]
+        events.append(ReplicaDown(at_ms=sealed_at - 200, duration_ms=400, replica=random.randrange(3)))
+        events += _slow_timers(random, minute, stall_ms=(2_500, 7_000))
+    return events
+
+
+def cascader_dies(random: Random) -> list[Event]:
+    """Owners die in the middle of a day they cascade."""
+    creates = [
+        Call(
+            at_ms=3_000 + 300 * number,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(once_ms=2 * TIMING.day_ms + 1_000 * number),
+        )
+        for number in range(30)
+    ]
+    at = 2 * TIMING.day_ms - TIMING.far_seal_ms
+    trap = Trap(action="kill", call="write_pack", from_ms=at - 50, spared=random.randint(0, 2), sent=False)
+    return [*creates, *(HostFault(at_ms=at - 100, host=host, trap=trap) for host in range(3))]
+
+
+def _slow_timers(random: Random, minute: int, *, stall_ms: tuple[int, int]) -> list[Event]:
+    sealed_at = minute * TIMING.minute_ms + SEAL_MS
+    timers: list[Event] = []
+    for number in range(6):
+        stall = Trap(action="pause", call="write_pack", sent=False, duration_ms=random.randint(*stall_ms))
+        due = (minute + 1) * TIMING.minute_ms + random.randint(5_000, 9_999)
+        name = f"t{minute}-{number}"
+        at = sealed_at - random.randint(40, 200)
+        timers.append(ExtraRun(at_ms=at, operation="send", name=name, due_ms=due, traps=(stall,)))
+    return timers
+
+
+DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
+    scenario.__name__: (scenario, network)
+    for scenario, network in (
+        (held_at_takeover, NetworkFaults(slow=0.4)),
+        (commits_slowly_and_dies, NetworkFaults()),
+        (clock_runs_ahead, NetworkFaults()),
+        (repeated_much_later, NetworkFaults()),
+        (far_and_slow, NetworkFaults()),
+        (audit_stalls, NetworkFaults()),
+        (owner_stops_in_its_rearm, NetworkFaults()),
+        (timers_at_the_seal, NetworkFaults()),
+        (seal_is_not_heard, NetworkFaults(lost=0.25)),
+        (sealer_dies, NetworkFaults(lost=0.2)),
+        (cascader_dies, NetworkFaults()),
+    )
+}
+
+
+def scenario_of(job: Job) -> Scenario:
+    """The scenario of a seed, or of a directed one."""
+    if isinstance(job, int):
+        return generate(job)
+    name, seed = job
+    make, network = DIRECTED[name]
+    events = sorted(make(Random(seed)), key=lambda event: event.at_ms)
+    return Scenario(seed=seed, hosts=3, network=network, events=tuple(events))
