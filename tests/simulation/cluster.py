@@ -56,6 +56,8 @@ class Cluster:
         self.timeout_ms = timeout_ms
         self.page_rows = page_rows
         self.heartbeat_ttl_ms = heartbeat_ttl_ms
+        #: How many replicas the next request reaches.
+        self.reach = len(self.replicas)
         #: What a store-wide step of the clocks adds.
         self.step_ms: float = 0
 
@@ -80,7 +82,8 @@ class Cluster:
                 future.set_exception(StoreTimeout())
 
         timer = loop.call_later(self.timeout_ms / 1000, expired)
-        for replica in self.replicas:
+        reached = self.replicas if self.reach == len(self.replicas) else self.random.sample(self.replicas, self.reach)
+        for replica in reached:
             self.network.ask(replica, request, answered, writes=writes)
         return future
 
@@ -101,9 +104,9 @@ class Client:
 
     async def _call(self, name: str, send: Callable[[], asyncio.Future[T]]) -> T:
         """One call: the process may be stopped or killed before the request leaves, and before its answer is here."""
-        if self._traps is not None:
-            await self._traps.step(name, sent=False)
+        muffled = self._traps is not None and await self._traps.step(name, sent=False)
         self._cluster.require_majority()
+        self._cluster.reach = 1 if muffled else len(self._cluster.replicas)
         future = send()
         if self._traps is not None:
             await self._traps.step(name, sent=True)

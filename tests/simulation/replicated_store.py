@@ -111,7 +111,8 @@ class ReplicatedStore(ReplicatedTables):
         for name in kept:
             if name not in REGISTERS:
                 raise ValueError(f"there is no register {name}")
-        await self._write("write_frontier", lambda node: node.write_frontier(shard_range, kept))
+        name = f"write_frontier:{next(iter(kept), '')}"
+        await self._write(name, lambda node: node.write_frontier(shard_range, kept))
         if self._history is not None:
             self._history.frontier_acknowledged(writes)
 

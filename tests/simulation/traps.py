@@ -14,14 +14,15 @@ import msgspec
 
 from simulation.event_loop import Process, VirtualLoop, current_process
 
-Action = Literal["kill", "pause"]
+#: `muffle`: the request reaches one replica only, and no answer comes.
+Action = Literal["kill", "pause", "muffle"]
 
 
 class Trap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="trap"):
     """Springs once."""
 
     action: Action
-    #: Which calls count; empty: every call.
+    #: Which calls count, as `call` or `call:register`; empty: every call.
     call: str = ""
     #: Calls counted that are let through first.
     spared: int = 0
@@ -51,16 +52,20 @@ class Traps:
         """Lay traps for a process."""
         self._set.setdefault(process, []).extend([trap, trap.spared] for trap in traps)
 
-    async def step(self, call: str, *, sent: bool) -> None:
-        """A process is about to make a call, or has just made it."""
+    async def step(self, call: str, *, sent: bool) -> bool:
+        """A process is about to make a call, or has just made it; True: the request is muffled."""
         process = current_process()
         if process is None or not self.active:
-            return
+            return False
         for armed in self._set.get(process, ()):
             trap, spared = armed
             assert isinstance(trap, Trap)
             assert isinstance(spared, int)
-            if trap.sent != sent or self._loop.now_ms < trap.from_ms or trap.call not in {"", call}:
+            if (
+                trap.sent != sent
+                or self._loop.now_ms < trap.from_ms
+                or trap.call not in {"", call, call.partition(":")[0]}
+            ):
                 continue
             if spared:
                 armed[1] = spared - 1
@@ -68,12 +73,15 @@ class Traps:
             self._set[process].remove(armed)
             self._spring(process, trap, call)
             await asyncio.sleep(0)  # never returns to the dead, and to the stopped only when they are resumed
-            return
+            return trap.action == "muffle"
+        return False
 
     def _spring(self, process: Process, trap: Trap, call: str) -> None:
         self.sprung += 1
         moment = "after" if trap.sent else "before"
-        if trap.action == "kill":
+        if trap.action == "muffle":
+            self._note(f"{process} reaches one replica only with its {call}")
+        elif trap.action == "kill":
             self.kill(process, f"{moment} {call}")
         else:
             self.pause(process, trap.duration_ms, f"{moment} {call}")
