@@ -151,7 +151,7 @@ MUTANTS: tuple[Mutant, ...] = (
         INSERT,
         "if source is not None and committed >= source:",
         "if source is not None and committed >= source and cascade:",
-        14,
+        ("owner_stops_in_its_rearm", 0),
     ),
     _mutant(
         "a schedule goes on while its change is being verified",
