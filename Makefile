@@ -39,7 +39,7 @@ bench: .venv/test ## Benchmarks, as ratios to a bare loop in the same run
 	@for part in dispatch herd create timers; do $(BIN)/tocsin bench $$part; done
 
 simulate: .venv/test ## Simulate the protocol under faults: SEED=n replays one seed, SEEDS=n runs many
-	@$(BIN)/python -m pytest tests/simulation --seeds=$(or $(SEEDS),300) $(if $(SEED),--seed=$(SEED))
+	@$(BIN)/python -m pytest tests/simulation/test_simulation.py --seeds=$(or $(SEEDS),300) $(if $(SEED),--seed=$(SEED))
 
 endurance: .venv/test ## Strike real processes with one fault after another: MINUTES=n (10), SEED=n
 	@ENDURANCE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),ENDURANCE_SEED=$(SEED)) \

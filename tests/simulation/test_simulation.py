@@ -9,11 +9,18 @@ from simulation.directed import DIRECTED
 from simulation.verdict import Report
 
 HOUR_MS = 3_600_000
+#: A night's run says how far it is after so many seeds.
+PROGRESS = 1_000
 
 
 @pytest.mark.timeout(0)
 def test_no_seed_breaks_a_promise(seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = list(in_workers(run, seeds))
+    reports = []
+    for report in in_workers(run, seeds):
+        reports.append(report)
+        if len(reports) % PROGRESS == 0:
+            with capsys.disabled():
+                print(f"\n{_summary(reports)}", end="", flush=True)
     failing = [report for report in reports if report.violations]
     with capsys.disabled():
         print(f"\n{_summary(reports)}")
