@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
 from tocsin.deploy.application import application
+from tocsin.deploy.declaration import read_set
 from tocsin.schema.open_store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,20 @@ def test_the_first_schedule_runs_as_it_is_printed(
         await store.close()
 
     asyncio.run(initialise())
-    (code,) = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
+    first, *_ = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
+    exec(compile(first, "README.md", "exec"), {})
     assert capsys.readouterr().out == "ChangeOutcome.PREVENTED\n"
+
+
+def test_the_test_that_is_shown_passes() -> None:
+    _, shown = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
+    names: dict[str, Callable[[], None]] = {}
+    exec(compile(shown, "README.md", "exec"), names)
+    names["test_a_subscriber_gets_a_digest_in_the_morning"]()
+
+
+def test_the_set_that_is_shown_is_accepted(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```toml\n(.*?)```", prose("README.md"), re.DOTALL)
+    (tmp_path / "schedules.toml").write_text(shown)
+    (brief,) = read_set(tmp_path / "schedules.toml")
+    assert (brief.schedule_id, brief.topic, brief.exclude) == ("brief", "mail", {"holidays"})
