@@ -13,7 +13,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "demo": ("tocsin demo", "tocsin demo --seconds 30"),
     "dev": ("tocsin dev", "tocsin dev --store sqlite:///try.db"),
-    "up": ("tocsin up", "tocsin up --nodes 3", "tocsin up --cassandra-port 19042 --kafka-port 19092"),
+    "up": (
+        "tocsin up",
+        "tocsin up --nodes 3 --topic kitchen --topic mail",
+        "tocsin up --cassandra-port 19042 --kafka-port 19092",
+    ),
     "down": ("tocsin down",),
     "init": (
         "tocsin init sqlite:///tocsin.db",

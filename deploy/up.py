@@ -18,6 +18,8 @@ from tocsin.deploy.initialise import DEFAULT_REPLICATION
 from tocsin.deploy.maven import Report, cache_folder
 from tocsin.deploy.stack import LocalStack
 from tocsin.deploy.stack_plan import StackPlan, read_plan
+from tocsin.deploy.stack_topics import make_topics
+from tocsin.producer.definition import check_topic
 
 Directory = Annotated[
     Path | None, typer.Option(help="Where the stack keeps everything it has.", show_default="the user's cache folder")
@@ -35,14 +37,18 @@ def up(
     nodes: Annotated[int, typer.Option(help="Cassandra nodes: 1, or 3 for quorums that mean something.")] = 1,
     cassandra_port: Annotated[int | None, typer.Option(min=1, max=65_535, show_default="9042, else a free one")] = None,
     kafka_port: Annotated[int | None, typer.Option(min=1, max=65_535, show_default="9092, else a free one")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="A topic to create; may be given several times.")] = None,
     directory: Directory = None,
 ) -> None:
     """Start a local Cassandra and Kafka, and print their URLs.
 
     Uses Docker where an engine answers, else Java 17 and Maven. Both listen on loopback only and run until tocsin down.
+    While they run, the same command with --topic adds topics.
     """
     if nodes not in {1, 3}:
         raise typer.BadParameter("choose 1 or 3", param_hint="--nodes")
+    for name in topic or ():
+        check_topic(name)
     console = Console(stderr=True)
     begun = time.monotonic()
     place = directory or default_directory()
@@ -52,6 +58,7 @@ def up(
             LocalStack(place, report=report).start(nodes=nodes, cassandra_port=cassandra_port, kafka_port=kafka_port)
     plan = read_plan(place)
     if plan is not None:
+        make_topics(plan.kafka_bootstrap, topic or ())
         console.print("Already running." if was_running else f"Up in {time.monotonic() - begun:.0f} s.")
         _print_urls(Console(), plan)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from tests.conftest import MakeTopic
@@ -156,10 +157,11 @@ def test_up_twice_is_one_stack_and_down_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "stack"
     runner = CliRunner()
 
-    first = runner.invoke(app, ["up", "--directory", str(directory)])
+    first = runner.invoke(app, ["up", "--directory", str(directory), "--topic", "kitchen"])
     started = pids(LocalStack(directory))
-    second = runner.invoke(app, ["up", "--directory", str(directory)])
+    second = runner.invoke(app, ["up", "--directory", str(directory), "--topic", "kitchen", "--topic", "mail"])
     again = pids(LocalStack(directory))
+    topics = AdminClient({"bootstrap.servers": LocalStack(directory).kafka_bootstrap}).list_topics(timeout=30).topics
     ended = runner.invoke(app, ["down", "--directory", str(directory)])
 
     plan_urls = [line.split()[1] for line in first.stdout.splitlines() if line.startswith(("store", "sink"))]
@@ -167,6 +169,7 @@ def test_up_twice_is_one_stack_and_down_leaves_nothing(tmp_path: Path) -> None:
     assert [url.partition("127")[0] for url in plan_urls] == ["cassandra://", "kafka://"]
     assert all(url in second.stdout for url in plan_urls)
     assert "Already running" in second.stderr
+    assert {"kitchen", "mail"} <= topics.keys()
     assert started == again
     assert not directory.exists()
     for pid in started:

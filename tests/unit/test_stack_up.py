@@ -52,6 +52,14 @@ def test_two_nodes_are_a_wrong_use() -> None:
     assert tocsin("up", "--nodes", "2").code == 2
 
 
+def test_a_topic_that_no_broker_takes_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    result = tocsin("up", "--topic", "two words", "--directory", str(tmp_path / "stack"))
+
+    assert result.code == 1
+    assert "topic" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_down_where_nothing_runs_says_so(tmp_path: Path) -> None:
     result = tocsin("down", "--directory", str(tmp_path / "stack"))
 
