@@ -64,6 +64,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin dispatch --metrics 127.0.0.1:9464 --log json",
     ),
     "status": ("tocsin status", "tocsin status --store cassandra://c1,c2/tocsin -o json"),
+    "doctor": (
+        "tocsin doctor",
+        "tocsin doctor --sink kafka://k1:9092 --topic mail -o json",
+    ),
     "bench": (
         "tocsin bench herd",
         "tocsin bench dispatch --count 1000000 -o json",
