@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatcher.fleet import make_dispatcher
 from tocsin.dispatcher.publisher import Outcome, Record
+from tocsin.dispatcher.received import Received
 from tocsin.dispatcher.virtual_loop import VirtualClock, VirtualLoop
 from tocsin.producer.blocking import Scheduler
 from tocsin.producer.scheduler import AsyncScheduler
-from tocsin.schema.entries import parse_instant
 from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.instants import MINUTE_MS, SECOND_MS, ceil_ms, to_datetime
 from tocsin.schema.levels import Layout
@@ -48,20 +47,6 @@ SETTLE_MS: Final = 3 * SECOND_MS
 ADVANCE_MAX: Final = timedelta(days=31)
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dispatched:
-    """One record, as a consumer would get it."""
-
-    #: The occurrence key.
-    key: str
-    topic: str
-    payload: bytes
-    headers: dict[str, str]
-    schedule_id: str
-    scheduled_for: datetime
-    due: datetime
 
 
 class _Heard:
@@ -124,7 +109,7 @@ class Workbench:
         self.scheduler: Scheduler = _BenchScheduler(self._loop, self.asynchronous)
         self._heard = _Heard()
         self._taken = 0
-        self._kept: list[Dispatched] = []
+        self._kept: list[Received] = []
 
     def __enter__(self) -> Self:
         settings = self._loop.run_until_complete(self._store.open())
@@ -153,8 +138,8 @@ class Workbench:
         """What the clock shows, UTC."""
         return to_datetime(self._clock.wall_ms())
 
-    def advance(self, duration: timedelta) -> list[Dispatched]:
-        """Let so much time pass, and dispatch what falls due on the way; the records in order of their due.
+    def advance(self, duration: timedelta) -> list[Received]:
+        """Let so much time pass, and dispatch what falls due on the way; what a consumer would get, in order of due.
 
         Raises:
             InvalidSchedule: the duration is negative or longer than 31 days.
@@ -163,35 +148,22 @@ class Workbench:
             raise InvalidSchedule("duration", duration, f"must lie between 0 and {ADVANCE_MAX}; turn it in parts")
         return self.run(self._advance_to(self._clock.wall_ms() + duration // timedelta(milliseconds=1)))
 
-    def dispatch_due(self) -> list[Dispatched]:
-        """Dispatch what is due by now; the records in order of their due."""
+    def dispatch_due(self) -> list[Received]:
+        """Dispatch what is due by now; what a consumer would get, in order of due."""
         return self.advance(timedelta(0))
 
     def run(self, call: Coroutine[Any, Any, Result]) -> Result:
         """Run code that awaits within the bench's time: it may sleep for days."""
         return self._loop.run_until_complete(call)
 
-    async def _advance_to(self, target: int) -> list[Dispatched]:
+    async def _advance_to(self, target: int) -> list[Received]:
         await self._clock.sleep_ms(target - self._clock.wall_ms())
         while (await self._store.read_frontier(0)).committed < target + SETTLE_MS - _TIMING.tick_ms:
             if self._running.done():
                 await self._running  # It has failed, and says why.
             await self._clock.sleep_ms(_TIMING.tick_ms // 10)
         heard, self._taken = self._heard.records[self._taken :], len(self._heard.records)
-        records = sorted([*self._kept, *map(_dispatched, heard)], key=lambda record: record.due)
+        records = sorted([*self._kept, *map(Received.from_record, heard)], key=lambda record: record.due)
         due = to_datetime(target)
         self._kept = [record for record in records if record.due > due]
         return [record for record in records if record.due <= due]
-
-
-def _dispatched(record: Record) -> Dispatched:
-    headers = {name: value.decode() for name, value in record.headers}
-    return Dispatched(
-        key=record.key.decode(),
-        topic=record.topic,
-        payload=record.value,
-        headers=headers,
-        schedule_id=headers["ce_scheduleid"],
-        scheduled_for=to_datetime(parse_instant(headers["ce_scheduledfor"])),
-        due=to_datetime(parse_instant(headers["ce_time"])),
-    )

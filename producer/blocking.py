@@ -7,13 +7,12 @@ scheduler, or a database.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import itertools
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from tocsin.producer.loop_thread import LoopThread
 from tocsin.producer.many import WINDOW
 from tocsin.producer.scheduler import SEND_MAX, AsyncScheduler
 from tocsin.schema.store import Store
@@ -80,17 +79,15 @@ class Scheduler:
     """AsyncScheduler for code without an event loop; same arguments, same methods, same errors."""
 
     def __init__(self, store: str | Store = "sqlite:///tocsin.db", **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tocsin-scheduler", daemon=True)
         #: What does the work, on the other thread.
         self.asynchronous = AsyncScheduler(store, **options)
-        self._thread.start()
+        self._thread = LoopThread("Scheduler")
 
     def __enter__(self) -> Self:
         try:
             self.run(self.asynchronous.__aenter__())
         except BaseException:
-            self._stop()
+            self._thread.close()
             raise
         return self
 
@@ -99,24 +96,15 @@ class Scheduler:
 
     def close(self) -> None:
         """Give back the store's connections and end the thread."""
-        if not self._loop.is_closed():
+        if not self._thread.is_closed:
             try:
                 self.run(self.asynchronous.close())
             finally:
-                self._stop()
+                self._thread.close()
 
     def run(self, call: Coroutine[Any, Any, Result]) -> Result:
         """Run a call of the asynchronous client on its thread and wait for its answer."""
-        if self._loop.is_closed():
-            call.close()
-            message = "this Scheduler is closed; make a new one"
-            raise RuntimeError(message)
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        return self._thread.run(call)
 
     create = _waiting(AsyncScheduler.create)
     create_many = _feeding(AsyncScheduler.create_many, 2 * WINDOW)
@@ -129,6 +117,7 @@ class Scheduler:
     resume = _waiting(AsyncScheduler.resume)
     cancel = _waiting(AsyncScheduler.cancel)
     trigger = _waiting(AsyncScheduler.trigger)
+    is_current = _waiting(AsyncScheduler.is_current)
     backfill = _waiting(AsyncScheduler.backfill)
     send_at = _waiting(AsyncScheduler.send_at)
     send_many = _feeding(AsyncScheduler.send_many, SEND_MAX)

@@ -6,8 +6,10 @@ import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Protocol
 
 from tocsin.producer.arming import entry_due_from
+from tocsin.schema.entries import Kind
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.recurrence import AnyRecurrence, excluded
 from tocsin.schema.schedules import CatchUp, ScheduleRow, State, decode_spec
@@ -70,6 +72,25 @@ class Recall:
     #: The timer's occurrence key, where it may have been dispatched.
     uncertain: tuple[str, ...]
     schedule: None = None
+
+
+class OccurrenceVersion(Protocol):
+    """Of which version of which schedule an occurrence is; what a consumer received is one."""
+
+    @property
+    def schedule_id(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Which version armed it."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """A timer has no schedule."""
+        ...
 
 
 #: Occurrences on excluded dates that are passed over in search of one that is not; a year of minutes.

@@ -19,10 +19,11 @@ from tocsin.producer.change import Committed, Origin, Wish
 from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of, schedule_filter
 from tocsin.producer.extra_runs import Backfill, BackfillTerms, check_request_id, count_planned, require_living
 from tocsin.producer.many import CreateResult, in_order, result_of
-from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule, due_times, schedule_of
+from tocsin.producer.results import Change, ChangeOutcome, OccurrenceVersion, Recall, Schedule, due_times, schedule_of
 from tocsin.producer.store_client import StoreClient
 from tocsin.producer.timers import NewTimer, SendResult
 from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
+from tocsin.schema.entries import Kind
 from tocsin.schema.errors import (
     InvalidSchedule,
     OutcomeUnknown,
@@ -206,6 +207,22 @@ class AsyncScheduler(StoreClient):
         """End a schedule for good; the row stays for audit. Cancelling it again is harmless."""
         check_schedule_id(schedule_id)
         return await self._change(schedule_id, Cancel(schedule_id))
+
+    async def is_current(self, received: OccurrenceVersion) -> bool:
+        """Whether an occurrence that a consumer received is of its schedule's current version.
+
+        It is not once the schedule was updated, paused, resumed or cancelled after the occurrence was dispatched, or a
+        moment before. A timer has no versions and is always current. This is a serial read: for those who must not act
+        on what has been replaced, not for each record.
+
+        Args:
+            received: a `Received`.
+        """
+        if received.kind is Kind.TIMER:
+            return True
+        changes, deadline = await self._ready()
+        row = await changes.read(received.schedule_id, deadline=deadline)
+        return row is not None and row.version == received.version
 
     async def trigger(self, schedule_id: str, *, request_id: str | None = None) -> str:
         """Run a schedule once, now, beside its rule; also while it is paused. Returns the occurrence key.

@@ -182,6 +182,34 @@ READ_DEAD_LETTERS = _read(
 )
 
 # Settings, and the lock under which tables are made and migrated. The lock leaves by its time to live should its owner
+# An inbox: claims are taken, kept, recorded and released by conditional writes, each of which names its holder. A claim
+# leaves by its time to live, and what names it as its holder is refused from then on.
+
+TAKE_CLAIM = _conditional(
+    "INSERT INTO inbox (subscription, purpose, name, holder, recorded) VALUES (?, ?, ?, ?, false) "
+    "IF NOT EXISTS USING TTL ?"
+)
+KEEP_CLAIM = _conditional(
+    "UPDATE inbox USING TTL ? SET holder = ?, recorded = false "
+    "WHERE subscription = ? AND purpose = ? AND name = ? IF holder = ? AND recorded = false"
+)
+RECORD_CLAIM = _conditional(
+    "UPDATE inbox USING TTL ? SET holder = ?, recorded = true "
+    "WHERE subscription = ? AND purpose = ? AND name = ? IF holder = ?"
+)
+RELEASE_CLAIM = _conditional("DELETE FROM inbox WHERE subscription = ? AND purpose = ? AND name = ? IF holder = ?")
+ASK_HOLDER = _conditional(
+    "UPDATE inbox USING TTL ? SET successor = ? WHERE subscription = ? AND purpose = ? AND name = ? IF holder = ?"
+)
+READ_CLAIM = _serial_read(
+    "SELECT holder, recorded, successor FROM inbox WHERE subscription = ? AND purpose = ? AND name = ?"
+)
+SET_ASIDE = _write(
+    "INSERT INTO inbox_awaiting (subscription, definition, occurrence_key, body) VALUES (?, ?, ?, ?) USING TTL ?"
+)
+READ_AWAITING = _read("SELECT occurrence_key, body FROM inbox_awaiting WHERE subscription = ? AND definition = ?")
+TAKE_UP = _write("DELETE FROM inbox_awaiting WHERE subscription = ? AND definition = ? AND occurrence_key = ?")
+
 # die; every migration can be repeated, so what the owner was doing is done again.
 
 READ_SETTINGS = _serial_read("SELECT value FROM settings WHERE name = 'settings'")
@@ -219,4 +247,17 @@ ALL: tuple[Statement, ...] = (
     READ_HEARTBEATS,
     WRITE_DEAD_LETTER,
     READ_DEAD_LETTERS,
+)
+
+#: What consumers run, who prepare nothing else.
+INBOX: tuple[Statement, ...] = (
+    TAKE_CLAIM,
+    KEEP_CLAIM,
+    RECORD_CLAIM,
+    RELEASE_CLAIM,
+    ASK_HOLDER,
+    READ_CLAIM,
+    SET_ASIDE,
+    READ_AWAITING,
+    TAKE_UP,
 )

@@ -37,6 +37,8 @@ TABLES = frozenset(
         "dispatchers",
         "far",
         "frontier",
+        "inbox",
+        "inbox_awaiting",
         "leases",
         "near",
         "occurrences",
@@ -66,7 +68,7 @@ def migrations(lifetimes: Lifetimes) -> tuple[Migration, ...]:
 
 
 def _first(lifetimes: Lifetimes) -> tuple[str, ...]:
-    return (*_said(lifetimes), *_waiting(lifetimes), *_dispatching(lifetimes))
+    return (*_said(lifetimes), *_waiting(lifetimes), *_dispatching(lifetimes), *_consuming())
 
 
 def _said(lifetimes: Lifetimes) -> tuple[str, ...]:
@@ -167,6 +169,24 @@ def _immutable(lifetime_ms: int, lifetimes: Lifetimes, *, windows: bool) -> str:
     hours = max(1, round(lifetime_ms / HOUR_MS / _WINDOWS))
     compaction = (
         "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', "
+def _consuming() -> tuple[str, ...]:
+    """What consumers remember; each row brings its own time to live."""
+    return (
+        f"""
+        CREATE TABLE IF NOT EXISTS inbox (
+            subscription text, purpose text, name text, holder blob, recorded boolean, successor blob,
+            PRIMARY KEY ((subscription, purpose, name))
+        ) WITH {_UNIFIED}
+        """,
+        f"""
+        CREATE TABLE IF NOT EXISTS inbox_awaiting (
+            subscription text, definition text, occurrence_key text, body blob,
+            PRIMARY KEY ((subscription, definition), occurrence_key)
+        ) WITH {_UNIFIED}
+        """,
+    )
+
+
         f"'compaction_window_size': {hours}}}"
         if windows
         else _UNIFIED

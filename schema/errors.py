@@ -142,3 +142,37 @@ class NotInitialised(TocsinError):
     def __init__(self, url: str) -> None:
         self.url = url
         super().__init__(f"the store {url} is not initialised; run: tocsin init {url}")
+
+
+class ForeignRecord(TocsinError, ValueError):
+    """The record is none that Tocsin dispatched; keep other records off the topic, or pass them over."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"this is no record that Tocsin dispatched: {reason}.")
+
+
+class ClaimHeld(TocsinError):
+    """Another consumer is at work on it and does not finish; commit no offset, and take the record again later."""
+
+    retriable = True
+
+    def __init__(self, subscription: str, name: str) -> None:
+        self.subscription = subscription
+        self.name = name
+        super().__init__(
+            f"{name!r} of subscription {subscription!r} is in another consumer's hands, which does not finish. "
+            "Commit no offset; take the record again later."
+        )
+
+
+class ClaimLost(TocsinError):
+    """The block ran longer than its claim was renewed, so another consumer may have done the same work meanwhile."""
+
+    def __init__(self, subscription: str, name: str) -> None:
+        self.subscription = subscription
+        self.name = name
+        super().__init__(
+            f"the claim on {name!r} of subscription {subscription!r} expired while its block ran: another consumer may "
+            "have done the same. Check what both did; raise `abandoned_after` where the host stands still for so long."
+        )

@@ -48,7 +48,7 @@ def open_store(
     clock = clock or SystemClock()
     settings = default_settings(url, clock.wall_ms()) if create else None
     if url.startswith(_SQLITE):
-        return SqliteStore(url, _path(url), timing=timing, clock=clock, create=settings)
+        return SqliteStore(url, sqlite_path(url), timing=timing, clock=clock, create=settings)
     if url.startswith(_CASSANDRA):
         # The driver takes a third of a second to import: the embedded store does not wait for it.
         from tocsin.schema.cassandra import CassandraStore
@@ -71,8 +71,9 @@ def default_settings(url: str, genesis: int) -> Settings:
     )
 
 
-def _path(url: str) -> Path | None:
+def sqlite_path(url: str) -> Path | None:
+    """The file that a URL names; None: memory. Raises SettingsError where it names none."""
     path = url.removeprefix(_SQLITE)
-    if not path or path.endswith("/") or "?" in path or "\0" in path:
+    if not url.startswith(_SQLITE) or not path or path.endswith("/") or "?" in path or "\0" in path:
         raise SettingsError(f"{url!r} names no file; expected sqlite:///path.db, or sqlite:////absolute/path.db")
     return None if path == ":memory:" else Path(path)

@@ -2,6 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tocsin.dispatcher.inbox import Inbox
+from tocsin.dispatcher.inbox_blocks import Concurrency, Turn
+from tocsin.dispatcher.inbox_memory import MemoryInbox
+from tocsin.dispatcher.inbox_sqlite import SqliteInbox
+from tocsin.dispatcher.received import Received
 from tocsin.producer.apply import ApplyResult
 from tocsin.producer.blocking import Scheduler
 from tocsin.producer.calendars import Calendar
@@ -10,8 +15,12 @@ from tocsin.producer.many import CreateResult
 from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.producer.timers import NewTimer, SendResult
+from tocsin.schema.entries import Kind
 from tocsin.schema.errors import (
+    ClaimHeld,
+    ClaimLost,
     ClockSkew,
+    ForeignRecord,
     InstantInPast,
     InvalidSchedule,
     NeverOccurs,
@@ -31,23 +40,32 @@ from tocsin.schema.recurrence import Cron, Daily, Every, Gap, Monthly, Once, Ove
 from tocsin.schema.schedules import CatchUp, State
 
 if TYPE_CHECKING:
+    from tocsin.dispatcher.inbox_cassandra import CassandraInbox
     from tocsin.dispatcher.workbench import Workbench
 
 __all__ = [
     "ApplyResult",
     "AsyncScheduler",
     "Calendar",
+    "CassandraInbox",
     "CatchUp",
     "Change",
     "ChangeOutcome",
+    "ClaimHeld",
+    "ClaimLost",
     "ClockSkew",
+    "Concurrency",
     "CreateResult",
     "Cron",
     "Daily",
     "Every",
+    "ForeignRecord",
     "Gap",
+    "Inbox",
     "InstantInPast",
     "InvalidSchedule",
+    "Kind",
+    "MemoryInbox",
     "Monthly",
     "NeverOccurs",
     "NewSchedule",
@@ -59,16 +77,19 @@ __all__ = [
     "Overloaded",
     "PayloadTooLarge",
     "Recall",
+    "Received",
     "Schedule",
     "ScheduleExists",
     "ScheduleNotFound",
     "Scheduler",
     "SendResult",
     "SettingsError",
+    "SqliteInbox",
     "State",
     "StoreUnavailable",
     "TocsinError",
     "TopicNotAllowed",
+    "Turn",
     "VersionConflict",
     "Weekday",
     "Weekly",
@@ -78,7 +99,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the dispatcher's half only for tests that ask for the workbench."""
+    """Load the workbench, and what needs the Cassandra driver, for those who ask for it."""
+    if name == "CassandraInbox":
+        from tocsin.dispatcher.inbox_cassandra import CassandraInbox
+
+        return CassandraInbox
     if name == "Workbench":
         from tocsin.dispatcher.workbench import Workbench
 

@@ -26,7 +26,7 @@ from cassandra.pool import NoConnectionsAvailable
 
 from tocsin.schema.cassandra_answers import Answers
 from tocsin.schema.cassandra_driver import told
-from tocsin.schema.cassandra_statements import ALL, INSERT_FRESH_SCHEDULE, Guarantee, Statement
+from tocsin.schema.cassandra_statements import ALL, INBOX, INSERT_FRESH_SCHEDULE, Guarantee, Statement
 from tocsin.schema.cassandra_tables import TABLES, migrations
 from tocsin.schema.errors import SettingsError, StoreTimeout, StoreUnavailable
 from tocsin.schema.lifetimes import Lifetimes
@@ -133,7 +133,7 @@ async def test_an_answer_after_a_look_wakes_the_loop_again() -> None:
 # Statements and tables
 
 
-@pytest.mark.parametrize("statement", ALL, ids=lambda statement: statement.text[:40])
+@pytest.mark.parametrize("statement", [*ALL, *INBOX], ids=lambda statement: statement.text[:40])
 def test_a_statement_says_what_its_text_does(statement: Statement) -> None:
     text = statement.text
     reads = text.lstrip().startswith("SELECT")
@@ -145,8 +145,8 @@ def test_a_statement_says_what_its_text_does(statement: Statement) -> None:
 
 
 def test_no_plain_write_touches_a_row_of_conditional_writes_and_no_conditional_one_the_frontier() -> None:
-    by_paxos = re.compile(r"\b(schedules|leases|settings)\b")
-    for statement in ALL:
+    by_paxos = re.compile(r"\b(schedules|leases|settings|inbox)\b")
+    for statement in (*ALL, *INBOX):
         # An id generated for this very call has no other writer, and its timestamp lies below every later ballot.
         if statement is INSERT_FRESH_SCHEDULE:
             assert "USING TIMESTAMP ?" in statement.text
@@ -158,9 +158,11 @@ def test_no_plain_write_touches_a_row_of_conditional_writes_and_no_conditional_o
             assert "TTL" not in statement.text
 
 
-def test_schedules_and_single_leases_are_read_serially() -> None:
-    for statement in ALL:
-        if statement.text.startswith("SELECT") and re.search(r"FROM (schedules|leases) WHERE \w+ = \?", statement.text):
+def test_schedules_claims_and_single_leases_are_read_serially() -> None:
+    for statement in (*ALL, *INBOX):
+        if statement.text.startswith("SELECT") and re.search(
+            r"FROM (schedules|leases|inbox) WHERE \w+ = \?", statement.text
+        ):
             assert statement.guarantee is Guarantee.SERIAL
 
 

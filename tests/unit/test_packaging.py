@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tocsin.deploy.main import _EXTRA
+
 ROOT = Path(__file__).parents[2]
 LINKS = ROOT / ".typecheck" / "tocsin"
 
@@ -82,6 +84,13 @@ def test_the_base_install_asks_for_what_a_client_needs_and_nothing_more(wheel: z
     required = HeaderParser().parsestr(wheel.read(name).decode()).get_all("Requires-Dist") or []
     base = {requirement.split(maxsplit=1)[0] for requirement in required if "extra ==" not in requirement}
     assert {name.rstrip("<>=.,0123456789") for name in base} == {"cassandra-driver", "croniter", "msgspec", "tzdata"}
+
+
+def test_a_consumer_needs_no_extra() -> None:
+    program = "import sys; from tocsin import CassandraInbox, MemoryInbox, Received, SqliteInbox; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "tocsin.dispatcher.inbox_cassandra" in loaded
+    assert {name.partition(".")[0] for name in loaded} & _EXTRA == set()
 
 
 def test_the_command_is_installed(pyproject: dict[str, Any], wheel: zipfile.ZipFile) -> None:
