@@ -181,7 +181,6 @@ READ_DEAD_LETTERS = _read(
     "WHERE day = ? AND shard_range = ? AND at > ? AND at <= ?"
 )
 
-# Settings, and the lock under which tables are made and migrated. The lock leaves by its time to live should its owner
 # An inbox: claims are taken, kept, recorded and released by conditional writes, each of which names its holder. A claim
 # leaves by its time to live, and what names it as its holder is refused from then on.
 
@@ -210,6 +209,7 @@ SET_ASIDE = _write(
 READ_AWAITING = _read("SELECT occurrence_key, body FROM inbox_awaiting WHERE subscription = ? AND definition = ?")
 TAKE_UP = _write("DELETE FROM inbox_awaiting WHERE subscription = ? AND definition = ? AND occurrence_key = ?")
 
+# Settings, and the lock under which tables are made and migrated. The lock leaves by its time to live should its owner
 # die; every migration can be repeated, so what the owner was doing is done again.
 
 READ_SETTINGS = _serial_read("SELECT value FROM settings WHERE name = 'settings'")

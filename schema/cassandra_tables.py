@@ -165,10 +165,6 @@ def _dispatching(lifetimes: Lifetimes) -> tuple[str, ...]:
     )
 
 
-def _immutable(lifetime_ms: int, lifetimes: Lifetimes, *, windows: bool) -> str:
-    hours = max(1, round(lifetime_ms / HOUR_MS / _WINDOWS))
-    compaction = (
-        "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', "
 def _consuming() -> tuple[str, ...]:
     """What consumers remember; each row brings its own time to live."""
     return (
@@ -187,6 +183,10 @@ def _consuming() -> tuple[str, ...]:
     )
 
 
+def _immutable(lifetime_ms: int, lifetimes: Lifetimes, *, windows: bool) -> str:
+    hours = max(1, round(lifetime_ms / HOUR_MS / _WINDOWS))
+    compaction = (
+        "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', "
         f"'compaction_window_size': {hours}}}"
         if windows
         else _UNIFIED
