@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Final
 from tocsin.deploy.recurrence_options import Written, read_duration, read_instant
 from tocsin.producer.definition import NewSchedule
 from tocsin.schema.errors import InvalidSchedule
-from tocsin.schema.recurrence import Gap, Overlap
+from tocsin.schema.recurrence import AnyRecurrence, Gap, Overlap
 from tocsin.schema.schedules import CatchUp
 
 #: Fields that mean what they say.
@@ -49,6 +49,10 @@ _RULE: Final = ("cron", "every", "daily", "weekly", "monthly", "yearly", "at", "
 _ENUMS: Final = {"gap": Gap, "overlap": Overlap, "catch_up": CatchUp}
 _DURATIONS: Final = ("jitter", "expires_after")
 _INSTANTS: Final = ("start", "until")
+#: Fields that a schedule need not have.
+_NULLABLE: Final = frozenset(
+    {"content_type", "headers", "partition_key", "start", "until", "max_runs", "expires_after", "exclude", "definition"}
+)
 _KNOWN: Final = frozenset(
     {"id", "payload", "payload_base64", *_PLAIN, *_RULE, *_ENUMS, *_DURATIONS, *_INSTANTS},
 )
@@ -100,21 +104,47 @@ def read_schedule(fields: Any, place: str) -> NewSchedule:
         raise type(error)(f"{name}: {error.field}", error.value, error.reason) from error
 
 
+def read_changes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What an update names, by the fields of NewSchedule; null takes away what may be missing.
+
+    Raises:
+        InvalidSchedule: a field is unknown, malformed, or none that an update changes.
+    """
+    for fixed in ("id", "paused"):
+        if fixed in fields:
+            raise InvalidSchedule(fixed, fields[fixed], "is not changed by an update")
+    changes = _given(fields)
+    if any(name in fields for name in _RULE):
+        changes["recurrence"] = _rule(fields)
+    if "payload" in fields or "payload_base64" in fields:
+        changes["payload"] = _payload(fields)
+    return changes
+
+
 def _schedule(fields: Mapping[str, Any]) -> NewSchedule:
+    given = {"topic": None} | _given(fields)
+    return NewSchedule(schedule_id=fields.get("id"), recurrence=_rule(fields), payload=_payload(fields), **given)
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Every field that is named, but for the id, the rule and the payload."""
     for key in fields:
         if key not in _KNOWN:
             raise InvalidSchedule(key, fields[key], f"is no field of a schedule; known are {', '.join(sorted(_KNOWN))}")
-    given: dict[str, Any] = {name: fields[name] for name in _PLAIN if name in fields}
-    given.setdefault("topic", None)
+    nulls = {name: None for name, value in fields.items() if value is None and name in _NULLABLE}
+    fields = {name: value for name, value in fields.items() if name not in nulls}
+    given: dict[str, Any] = nulls | {name: fields[name] for name in _PLAIN if name in fields}
     given |= {name: read_duration(name, _text(name, fields[name])) for name in _DURATIONS if name in fields}
     given |= {name: read_instant(name, _text(name, fields[name])) for name in _INSTANTS if name in fields}
     if "catch_up" in fields:
         given["catch_up"] = _choice("catch_up", fields)
+    return given
+
+
+def _rule(fields: Mapping[str, Any]) -> AnyRecurrence:
     rule: dict[str, Any] = {name: _text(name, fields[name]) for name in _RULE if name in fields}
     rule |= {name: _choice(name, fields) for name in ("gap", "overlap") if name in fields}
-    return NewSchedule(
-        schedule_id=fields.get("id"), recurrence=Written(**rule).recurrence(), payload=_payload(fields), **given
-    )
+    return Written(**rule).recurrence()
 
 
 def _text(name: str, value: Any) -> str:

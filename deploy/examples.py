@@ -63,6 +63,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin dispatch --sink kafka://k1:9092,k2:9092 --processes 2",
         "tocsin dispatch --metrics 127.0.0.1:9464 --log json",
     ),
+    "ingest": (
+        "tocsin ingest --source kafka://k1:9092",
+        "tocsin ingest --topic billing.schedules --group billing",
+        "tocsin ingest --schema",
+    ),
     "status": ("tocsin status", "tocsin status --store cassandra://c1,c2/tocsin -o json"),
     "doctor": (
         "tocsin doctor",

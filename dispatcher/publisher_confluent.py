@@ -119,8 +119,12 @@ def configuration(servers: str, settings: PublisherSettings, security: KafkaSecu
         "topic.metadata.propagation.max.ms": 5_000,
         # What else it has to say it says to `error_cb` as well.
         "log_level": LOG_CRITICAL,
-        "security.protocol": security.protocol,
     }
+    return properties | security_properties(security)
+
+
+def security_properties(security: KafkaSecurity) -> dict[str, Any]:
+    """How librdkafka reaches a secured cluster, producer or consumer."""
     optional = {
         "sasl.mechanism": security.mechanism,
         "sasl.username": security.username,
@@ -129,7 +133,8 @@ def configuration(servers: str, settings: PublisherSettings, security: KafkaSecu
         "ssl.certificate.location": security.cert_file,
         "ssl.key.location": security.key_file,
     }
-    return properties | {name: value for name, value in optional.items() if value is not None}
+    given = {name: value for name, value in optional.items() if value is not None}
+    return {"security.protocol": security.protocol} | given
 
 
 class ConfluentClient:

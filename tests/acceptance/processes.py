@@ -136,6 +136,11 @@ class Processes:
         )
         return self._add("dispatcher", process)
 
+    def command(self, name: str, *words: str) -> Running:
+        """Start another command on the same store, which logs JSON lines."""
+        process = start_tocsin(name, "--store", self.store, "--log", "json", *words, folder=self._folder)
+        return self._add(name, process)
+
     def client(
         self, plan: Mapping[str, Any], *, program: str = "client.py", environment: Mapping[str, str] | None = None
     ) -> Running:
