@@ -4,9 +4,12 @@ An entry on time stands for itself, and the next nominal time follows. An entry 
 more than `misfire_grace_ms` after its due, is the head of a row of missed ones:
 
     latest     the last one that is due counts, those before it are skipped
-    earliest   the head counts, the rest that is due is skipped
+    earliest   the first one counts, the rest that is due is skipped. What went out before the outage is none of the
+               missed: where this process remembers that of the head, the next one is the first
     all        each counts, in order; beyond `max_catch_up` only the newest
     skip       none counts; the chain goes on with the first one that is late, not missed
+
+An occurrence on an excluded date does not run, so it neither counts nor stands for others.
 
 Missed is decided when a bucket is sealed, so a herd that takes its time is late and never missed.
 
@@ -49,6 +52,8 @@ class Horizon(NamedTuple):
     #: The version owns nominal times below this only.
     end: int
     grace_ms: int
+    #: On these dates nothing of the schedule runs.
+    dates: Collection[date] = ()
 
     @property
     def due_by(self) -> int:
@@ -66,15 +71,20 @@ def choose(spec: Spec, schedule_id: str, scheduled_for: int, due: int, horizon: 
     if keep is None:
         return Chosen(scheduled_for, due, counts=True, skipped=0)
     newest, skipped = _newest(spec, schedule_id, scheduled_for, keep, horizon)
-    if not skipped:
+    if newest == scheduled_for:
         return Chosen(scheduled_for, due, counts=True, skipped=0)
     return Chosen(newest, spec.due_of(schedule_id, newest), counts=True, skipped=skipped)
 
 
-def following(spec: Spec, schedule_id: str, scheduled_for: int, horizon: Horizon) -> tuple[int | None, int]:
-    """The nominal time to arm after a missed one, and how many were skipped on the way; None: the chain ends."""
+def following(
+    spec: Spec, schedule_id: str, scheduled_for: int, horizon: Horizon, *, counted: bool
+) -> tuple[int | None, int]:
+    """The nominal time to arm after a missed one, and how many were skipped on the way; None: the chain ends.
+
+    `counted`: the missed one has just been dispatched, and so may stand for others.
+    """
     nominal = spec.next_after(scheduled_for)
-    if spec.catch_up in {CatchUp.ALL, CatchUp.LATEST}:
+    if spec.catch_up in {CatchUp.ALL, CatchUp.LATEST} or (spec.catch_up is CatchUp.EARLIEST and not counted):
         return nominal, 0
     # `skip` goes on with the first one that is late but not missed, `earliest` with the first one still to come.
     skip_through = horizon.now - horizon.grace_ms - 1 if spec.catch_up is CatchUp.SKIP else horizon.now
@@ -104,23 +114,26 @@ def passed_over(spec: Spec, entry: Entry, now: int, dates: Collection[date]) -> 
 
 
 def _newest(spec: Spec, schedule_id: str, first: int, keep: int, horizon: Horizon) -> tuple[int, int]:
-    """The oldest of the newest `keep` occurrences that are due, from `first` on, and how many came before it."""
-    walked = 1
-    kept: deque[int] = deque([first], maxlen=keep)
-    nominal = spec.next_after(first)
+    """The oldest of the newest `keep` occurrences that are due and run, from `first` on, and how many lie before it."""
+    kept: deque[int] = deque(maxlen=keep)
+    walked = running = 0
     jump_at = max(WALK_MAX, 2 * keep)
-    while nominal is not None and nominal < horizon.end and spec.due_of(schedule_id, nominal) <= horizon.due_by:
-        kept.append(nominal)
+    nominal: int | None = first
+    while nominal is not None and (not walked or _is_due(spec, schedule_id, nominal, horizon)):
         walked += 1
+        if not (horizon.dates and excluded(horizon.dates, nominal, spec.recurrence.zone_name)):
+            kept.append(nominal)
+            running += 1
+        later = spec.next_after(nominal)
         if walked == jump_at:
             start = _shortly_before(spec, nominal, min(horizon.due_by, horizon.end - 1), count=keep)
-            if start > nominal:
-                kept.clear()
-                kept.append(start)
-                walked += 1
-                nominal = start
-        nominal = spec.next_after(nominal)
-    return kept[0], walked - len(kept)
+            later = start if start > nominal else later
+        nominal = later
+    return (kept[0], running - len(kept)) if kept else (first, 0)
+
+
+def _is_due(spec: Spec, schedule_id: str, nominal: int, horizon: Horizon) -> bool:
+    return nominal < horizon.end and spec.due_of(schedule_id, nominal) <= horizon.due_by
 
 
 def _shortly_before(spec: Spec, after: int, instant: int, *, count: int = 1) -> int:

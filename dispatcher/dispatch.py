@@ -211,11 +211,13 @@ class Dispatch:
         return True
 
     def _horizon(self, item: Item) -> Horizon:
+        assert item.spec is not None  # noqa: S101 — decoded when it was released to its topic
         return Horizon(
             now=self._services.store_clock.now_ms(),
             near_read=self._near_read(),
             end=self._waiting.end_of(item),
             grace_ms=self._services.timing.misfire_grace_ms,
+            dates=self._services.calendars.dates(item.spec.exclude),
         )
 
     # Publish
@@ -320,7 +322,8 @@ class Dispatch:
         if not item.missed:
             nominal = spec.next_after(entry.scheduled_for)
         else:
-            nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, self._horizon(item))
+            horizon = self._horizon(item)
+            nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, horizon, counted=flight.publish)
             if skipped:
                 self._services.observer.skipped("missed", skipped)
         if nominal is None or nominal >= self._waiting.end_of(item):

@@ -52,27 +52,35 @@ class Watch:
 
     def __init__(self, ttl_ms: int) -> None:
         self._ttl_ms = ttl_ms
-        self._ranges: dict[int, tuple[tuple[int | None, int | None], int]] = {}
+        self._ranges: dict[int, tuple[Lease, int | None, int]] = {}
         self._numbers: dict[str, tuple[int, int]] = {}
 
-    def see(self, leases: Sequence[Lease], numbers: Mapping[str, int], now: int) -> None:
-        """Look at what was read just now."""
+    def see(self, leases: Sequence[Lease], numbers: Mapping[str, int], now: int) -> list[Lease]:
+        """Look at what was read just now; the newest lease seen of each range.
+
+        A conditional write whose outcome stayed unknown may stand on a minority: one reading shows it, the next does
+        not. Epochs only grow, so the highest seen is the one to watch, and to outdo.
+        """
         for lease in leases:
-            known = self._ranges.get(lease.shard_range, ((None, None), 0))[0]
+            newest, number, since = self._ranges.get(lease.shard_range, (lease, None, now))
+            if lease.epoch > newest.epoch:
+                newest, number, since = lease, None, now
             # A heartbeat that expired is no new one: the dead would be waited for twice.
-            number = numbers.get(lease.owner or "", known[1] if known[0] == lease.epoch else None)
-            if known != (lease.epoch, number):
-                self._ranges[lease.shard_range] = (lease.epoch, number), now
+            heard = numbers.get(newest.owner or "", number)
+            if heard != number:
+                since = now
+            self._ranges[lease.shard_range] = newest, heard, since
         self._numbers = {
             dispatcher: self._numbers[dispatcher]
             if self._numbers.get(dispatcher, (None, 0))[0] == number
             else (number, now)
             for dispatcher, number in numbers.items()
         }
+        return [self._ranges[lease.shard_range][0] for lease in leases]
 
     def may_take(self, lease: Lease, now: int) -> bool:
         """Whether the range is free, or its owner has not been heard of for long enough."""
-        return lease.owner is None or now - self._ranges[lease.shard_range][1] >= self._ttl_ms
+        return lease.owner is None or now - self._ranges[lease.shard_range][2] >= self._ttl_ms
 
     def living(self, now: int) -> list[str]:
         """Dispatchers whose heartbeat moved lately."""
@@ -148,8 +156,8 @@ class Dispatcher:
         self._renew_trust(leases)
         beats = await services.store.read_heartbeats()
         now = services.clock.monotonic_ms()
-        self._watch.see(leases, {each.dispatcher_id: each.number for each in beats}, now)
-        await self._follow_assignment(leases, now)
+        newest = self._watch.see(leases, {each.dispatcher_id: each.number for each in beats}, now)
+        await self._follow_assignment(newest, now)
 
     def _renew_trust(self, leases: Sequence[Lease]) -> None:
         """Trust goes on only for ranges whose lease still names our own epoch."""

@@ -4,8 +4,9 @@
        version it replaces.
     2. Commit: one conditional write to `schedules`, with a fresh token and a version above all before. It happens no
        later than `commit_limit_ms` after the write ahead began, else the write ahead is made again. Unknown outcome:
-       a serial read settles it. Any token of this call: applied. The version we expected: not applied, go on. Another:
-       somebody else was first. Never a blind retry.
+       a serial read settles it. Any token of this call: applied. Another: somebody else was first. The version we
+       expected: not applied so far, so the wish is made anew; an answer that never came may still be on its way, so a
+       refusal from there on is an unknown outcome. Never a blind retry.
     3. Confirm: the same entry and marker again, unmarked, by the insert rule. Then the caller is told.
 
 A client that dies before the commit has left marked entries that verification drops. One that dies after it has left
@@ -34,7 +35,7 @@ from tocsin.producer.insert import Inserter, Place, Placement
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.clock import Clock, StoreClock
 from tocsin.schema.entries import Entry, occurrence_key
-from tocsin.schema.errors import OutcomeUnknown, StoreTimeout, StoreUnavailable
+from tocsin.schema.errors import OutcomeUnknown, StoreTimeout, StoreUnavailable, TocsinError
 from tocsin.schema.levels import Level, Levels
 from tocsin.schema.schedules import REPLACED_MAX, Marker, ScheduleRow, Spec, State, decode_spec
 from tocsin.schema.store import Store
@@ -162,6 +163,10 @@ class Changes:
             if not mine and not repeated:
                 raise StoreUnavailable(str(error)) from error
             raise OutcomeUnknown(schedule_id) from error
+        except TocsinError as refused:
+            if not mine:
+                raise
+            raise OutcomeUnknown(schedule_id) from refused
 
     async def _commit_generated(self, schedule_id: str, wish: Wish, mine: dict[bytes, _Ahead], deadline: int) -> _Ahead:
         """Write ahead, and write the row until it is acknowledged: the same row, for nobody else writes one."""
@@ -189,7 +194,7 @@ class Changes:
     ) -> tuple[_Ahead, bool]:
         """Write ahead and commit, as often as it takes; True: an earlier call's commit was found in place.
 
-        `mine` holds by token what may have been committed by now.
+        `mine` holds by token what may have been committed by now, or may be yet.
         """
         while True:
             if current is not None and current.token in mine:
@@ -209,6 +214,7 @@ class Changes:
             if self._clock.monotonic_ms() > deadline:
                 raise StoreTimeout
             current = await self.read(schedule_id, deadline=deadline)
+            _forget_beaten(mine, current)
 
     def _row(self, schedule_id: str, draft: Draft, current: ScheduleRow | None, now: int) -> ScheduleRow:
         replaced: tuple[tuple[int, int], ...] = ()
@@ -338,3 +344,12 @@ class Changes:
             if len(uncertain) >= UNCERTAIN_MAX:
                 break
         return tuple(uncertain)
+
+
+def _forget_beaten(mine: dict[bytes, _Ahead], current: ScheduleRow | None) -> None:
+    """Leave in `mine` what holds, or may come to hold: commits whose condition still does."""
+    version = None if current is None else current.version
+    for token, ahead in list(mine.items()):
+        expected = None if ahead.previous is None else ahead.previous.version
+        if expected != version and (current is None or token != current.token):
+            del mine[token]

@@ -7,6 +7,7 @@ they are used, with what they allow for.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -98,12 +99,25 @@ def _replaced_before_a_promise(version: Version) -> bool:
 
 def _owed(history: History, version: Version, nominal: int) -> bool:
     due = version.due_of(nominal)
-    if due > history.end_ms - IN_FLIGHT_MS:
+    if due > history.end_ms - IN_FLIGHT_MS or due < _begins_ms(history, version):
         return False
     for later in version.later:
         if later.row.state is not State.ACTIVE or _drops_all(later.row.replaced):
             return due < later.at_ms - PENDING_MS and not history.disturbances
     return True
+
+
+def _begins_ms(history: History, version: Version) -> float:
+    """From when on its occurrences are owed: all of them, but for a version that was committed too late.
+
+    Its client stood still between its last look at the clock and its commit, for longer than a write ahead is asked
+    about. Such a version begins with whoever armed it then, its client or the audit; what recurs no more has passed.
+    """
+    if version.applied_ms - version.row.version / 1000 <= TIMING.commit_limit_ms:
+        return 0
+    if version.once:
+        return math.inf
+    return version.promise.at_ms if version.promise else history.quiet_ms
 
 
 def _drops_all(replaced: tuple[tuple[int, int], ...]) -> bool:
@@ -193,8 +207,8 @@ def _confirms(marker: object, promise: object) -> bool:
 
 
 def _held_up(history: History, start_ms: float, end_ms: float) -> bool:
-    """A dispatcher stood still, or Kafka did not answer: what was on its way took longer."""
-    return any(history.disturbed(what, start_ms - IN_FLIGHT_MS, end_ms) for what in ("pause", "broker"))
+    """A dispatcher stood still, Kafka did not answer, or seals and markers lie ahead of time since a clock step."""
+    return any(history.disturbed(what, start_ms - IN_FLIGHT_MS, end_ms) for what in ("pause", "broker", "store"))
 
 
 def ended_stays_ended(history: History) -> Iterator[Violation]:

@@ -171,6 +171,15 @@ class History:
             f"{row.schedule_id} becomes v{row.version} {row.state.value}, since {row.since}, replaced {row.replaced}"
         )
 
+    def committed_late(self, limit_ms: int) -> list[str]:
+        """Schedules of versions that were committed so late that their write ahead was given up, and told to nobody.
+
+        Their client stood still between its look at the clock and its commit: the one case that is left to the audit.
+        """
+        promised = {(promise.schedule_id, promise.version) for promise in self.acknowledged}
+        late = (row for at_ms, row in self.applied if at_ms - row.version // 1000 > limit_ms)
+        return [row.schedule_id for row in late if (row.schedule_id, row.version) not in promised]
+
     def delivered(self, delivery: Delivery) -> None:
         (self.extra_deliveries if delivery.kind else self.deliveries).append(delivery)
         word = "dispatches" if delivery.arrived and delivery.acknowledged else "tries to dispatch"

@@ -208,6 +208,8 @@ class World:
         self.traps.active = False
         self.cluster.network.faults = NetworkFaults()
         self.broker.slow = 0
+        for schedule_id in self.history.committed_late(TIMING.commit_limit_ms):
+            self.clients.audit(Audit(at_ms=FAULTS_MS, schedule_id=schedule_id))
 
 
 def simulate(scenario: Scenario) -> World:

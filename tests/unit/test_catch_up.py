@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def run(spec: Spec, horizon: Horizon, first: int = TEN_MS) -> tuple[list[int], i
     if chosen.counts:
         dispatched.append(nominal)
     while True:
-        following_nominal, passed = following(spec, "s", nominal, horizon)
+        following_nominal, passed = following(spec, "s", nominal, horizon, counted=chosen.counts)
         skipped += passed
         if following_nominal is None or following_nominal >= horizon.end:
             return dispatched, skipped, None
@@ -194,3 +194,39 @@ def test_what_is_owed_is_dispatched_or_skipped_and_the_chain_goes_on_right_after
                 CatchUp.SKIP: late,
             }[spec.catch_up]
         )
+
+
+def test_what_went_out_before_the_outage_is_not_the_earliest_missed_one() -> None:
+    spec = every(timedelta(minutes=10), catch_up=CatchUp.EARLIEST)
+    assert following(spec, "s", at(0), back_at(at(25)), counted=False) == (at(10), 0)
+    assert following(spec, "s", at(10), back_at(at(25)), counted=True) == (at(30), 1)
+
+
+HOLIDAYS = frozenset({date(2026, 12, 1), date(2026, 12, 2)})
+
+
+def back_after_the_holidays(minutes: float) -> Horizon:
+    return back_at(at(minutes))._replace(dates=HOLIDAYS)
+
+
+def test_a_date_on_which_nothing_runs_is_not_the_latest_missed_one() -> None:
+    spec = every(timedelta(hours=6), catch_up=CatchUp.LATEST)
+    third_day = 40 * 60
+    chosen = choose(spec, "s", at(0), at(0), back_after_the_holidays(third_day))
+    assert chosen == Chosen(at(12 * 60), at(12 * 60), counts=True, skipped=2)
+
+
+def test_a_long_row_of_dates_on_which_nothing_runs_does_not_hide_the_latest_missed_one() -> None:
+    """The walk jumps beyond `WALK_MAX`, into the middle of the dates."""
+    spec = every(timedelta(minutes=1), catch_up=CatchUp.LATEST)
+    last = at(14 * 60 - 1)
+    chosen = choose(spec, "s", at(0), at(0), back_after_the_holidays(14 * 60 + 2 * 24 * 60 - 1))
+    assert (chosen.scheduled_for, chosen.counts) == (last, True)
+
+
+def test_where_nothing_missed_runs_the_head_is_passed_over() -> None:
+    spec = every(timedelta(hours=6), catch_up=CatchUp.LATEST)
+    first = at(24 * 60)
+    assert choose(spec, "s", first, first, back_after_the_holidays(40 * 60)) == Chosen(
+        first, first, counts=True, skipped=0
+    )

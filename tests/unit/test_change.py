@@ -17,7 +17,7 @@ from tocsin.producer.change import Committed, Wish
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
 from tocsin.schema.entries import occurrence_key
-from tocsin.schema.errors import OutcomeUnknown, ScheduleExists, StoreUnavailable, VersionConflict
+from tocsin.schema.errors import InstantInPast, OutcomeUnknown, ScheduleExists, StoreUnavailable, VersionConflict
 from tocsin.schema.instants import DAY_MS, MINUTE_MS, SECOND_MS, to_datetime
 from tocsin.schema.levels import Level
 from tocsin.schema.recurrence import AnyRecurrence, Every, Once
@@ -226,6 +226,27 @@ async def test_a_commit_that_arrives_later_than_its_own_repeat_is_recognised(wor
     committed = await make(world, create())
     assert committed.row.token == late[0].token
     assert {version for _, version, _ in await counting(world)} == {late[0].version}
+
+
+async def test_a_refusal_after_a_commit_without_an_answer_is_an_unknown_outcome_for_it_may_hold_yet(
+    world: World,
+) -> None:
+    world.store.fail("insert_schedule", applied=False)
+    world.store.meanwhile("read_schedules", lambda: turned(world, 2 * SECOND_MS), nth=1)
+    once = Create(NewSchedule(schedule_id="s", recurrence=IN_A_SECOND, topic="t", payload=b"p"), grace_ms=0)
+    with pytest.raises(OutcomeUnknown) as unknown:
+        await make(world, once)
+    assert isinstance(unknown.value.__cause__, InstantInPast)
+
+
+async def test_a_refusal_after_a_commit_that_was_beaten_is_a_refusal(world: World) -> None:
+    async def overtake() -> None:
+        await make(world, create(payload=b"theirs"))
+
+    world.store.fail("insert_schedule", applied=False)
+    world.store.meanwhile("read_schedules", overtake)
+    with pytest.raises(ScheduleExists):
+        await make(world, create(payload=b"mine"))
 
 
 async def test_a_writer_that_is_slower_than_the_commit_limit_writes_ahead_again(world: World) -> None:

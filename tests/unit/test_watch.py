@@ -35,6 +35,14 @@ def test_a_new_epoch_starts_the_wait_again() -> None:
     assert not watch.may_take(lease(epoch=3), TTL_MS)
 
 
+def test_an_older_epoch_that_is_read_again_is_no_news() -> None:
+    """A conditional write that only a minority has shows in some readings, for ever."""
+    watch = Watch(TTL_MS)
+    seen = [watch.see([lease("b", epoch=2 - run % 2)], {}, 1_000 * run) for run in range(8)]
+    assert [each[0].epoch for each in seen] == [2] * 8
+    assert watch.may_take(lease("b", epoch=2), TTL_MS)
+
+
 def test_a_heartbeat_that_expired_is_no_new_sign_of_life() -> None:
     watch = Watch(TTL_MS)
     watch.see([lease()], {"a": 7}, 0)
