@@ -157,6 +157,7 @@ async def run_dispatcher(
             new_id=FreshIds(),
             address=server.address if server else "",
             release=version("tocsin"),
+            audits_everything=True,
         )
         where = f"; metrics on http://{server.address}/metrics" if server else ""
         _log.info(f"Dispatching {configuration.store} to {configuration.sink}{where}.", action="started")

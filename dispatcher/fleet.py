@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from tocsin.dispatcher.assignment import assign
+from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.lately import Lately
 from tocsin.dispatcher.owner import RangeOwner, Trust
 from tocsin.dispatcher.publisher import Publisher
@@ -136,6 +137,7 @@ class Dispatcher:
             await self._hand_over()
         finally:
             clock.cancel()
+            services.audits.close()
             await services.publisher.close(STOP_MS)
 
     def stop(self) -> None:
@@ -332,6 +334,7 @@ def make_dispatcher(
     new_id: Callable[[], bytes],
     address: str = "",
     release: str = "",
+    audits_everything: bool = False,
 ) -> Dispatcher:
     """A dispatcher on an open store.
 
@@ -346,11 +349,21 @@ def make_dispatcher(
         new_id: fresh pack ids and tokens, 16 bytes each.
         address: shown to operators.
         release: shown to operators.
+        audits_everything: walk all schedules slowly, for ever, besides what an outage makes necessary.
     """
     levels = Levels(timing, settings.shard_ranges, settings.layouts)
     store_clock = StoreClock(store, clock, skew_ms_max=timing.skew_ms_max)
     frontiers = Frontiers(store, clock, timing)
     persistence = Persistence(clock, timing)
+    inserter = Inserter(
+        store,
+        levels,
+        store_clock=store_clock,
+        clock=clock,
+        frontiers=frontiers,
+        new_id=new_id,
+        marks_late=True,
+    )
     services = Services(
         dispatcher_id=dispatcher_id,
         store=store,
@@ -360,21 +373,14 @@ def make_dispatcher(
         clock=clock,
         store_clock=store_clock,
         frontiers=frontiers,
-        inserter=Inserter(
-            store,
-            levels,
-            store_clock=store_clock,
-            clock=clock,
-            frontiers=frontiers,
-            new_id=new_id,
-            marks_late=True,
-        ),
+        inserter=inserter,
         persistence=persistence,
         publisher=publisher,
         lately=Lately(timing.memory_ms),
         topics=Topics(timing),
         calendars=CalendarCache(store, clock, persistence, fresh_ms=CALENDARS_FRESH_MS),
         load=Load(),
+        audits=Audits(store, levels, inserter, store_clock=store_clock, clock=clock, slow=audits_everything),
         observer=observer,
     )
     return Dispatcher(services, new_token=new_id, address=address, release=release)

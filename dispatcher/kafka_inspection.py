@@ -57,10 +57,10 @@ def inspect_topics(
         StoreUnavailable: no broker answers.
     """
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package lists no names
         AdminClient,
-        ConfigResource,  # type: ignore[attr-defined]  # documented there; the package lists no names
-        ResourceType,  # type: ignore[attr-defined]  # the same
+        ConfigResource,
+        ResourceType,
     )
 
     from tocsin.dispatcher.publisher_confluent import configuration

@@ -13,8 +13,8 @@ always wins, across takeovers too. A new owner first loads the markers positione
 length; the frontier is read again each second, and a higher sealed value, of a newer owner say, is adopted.
 
 Three loops share one memory (waiting.py): near ticks, minute reads each minute `lead_ms` ahead, far (cascade.py)
-cascades a day the day before. They stop once the lease is not trusted any more. What is under way then runs on: its
-inserts are safe whoever owns the range.
+cascades a day the day before; audits.py runs beside them. They stop once the lease is not trusted any more. What is
+under way then runs on: its inserts are safe whoever owns the range.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.dispatcher.audits import RangeAudit
 from tocsin.dispatcher.batches import batches
 from tocsin.dispatcher.cascade import cascade_day
 from tocsin.dispatcher.dispatch import Dispatch, cached_spec
@@ -87,6 +88,9 @@ class RangeOwner:
             expect=lambda position: heapq.heappush(self._expected, position),
         )
         self._reader = Reader(services, shard_range)
+        self._audit = RangeAudit(
+            services.audits, shard_range, services.levels, now=self._now, goes_on=self._goes_on, pause=self._pause
+        )
         self._verifier = Verifier(services, self.waiting, release=self._release, goes_on=self._goes_on)
         #: Near positions that this owner has written itself: no need to wait for a tick to learn of them.
         self._expected: list[int] = []
@@ -133,10 +137,13 @@ class RangeOwner:
         frontier = await self._services.inserter.read_frontier(self.shard_range)
         self.committed = frontier.committed
         self._adopt(frontier)
+        self._audit.look(frontier.committed)
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._near_loop(frontier.committed))
             loops.create_task(self._minute_loop(frontier.committed))
             loops.create_task(self._far_loop(frontier.committed_far))
+            loops.create_task(self._audit.watch(lambda: self.committed))
+            loops.create_task(self._audit.walk(frontier.audited, lambda pieces: self._write({"audited": pieces})))
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self._failure is not None:
@@ -304,7 +311,7 @@ class RangeOwner:
 
     def _settled(self) -> int | None:
         """What committed may claim now."""
-        if self._near_read < 0 or self._minute_read < 0:
+        if self._near_read < 0 or self._minute_read < 0 or self._audit.owes:
             return None
         read = min(self._near_read, self._minute_read)
         if self._backlog_read is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.lately import Lately
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.topics import Topics
@@ -69,4 +70,5 @@ class Services:
     topics: Topics
     calendars: CalendarCache
     load: Load
+    audits: Audits
     observer: Observer

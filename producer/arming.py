@@ -62,10 +62,16 @@ def _held_back_from(spec: Spec, instant: int) -> int:
     return instant - spec.jitter_ms
 
 
-async def arm_again(inserter: Inserter, rows: Sequence[ScheduleRow], now: int, *, deadline: int | None = None) -> int:
-    """Arm the next occurrence of each schedule that has one; how many were inserted, needed or not."""
+async def arm_again(
+    inserter: Inserter, rows: Sequence[ScheduleRow], now: int, *, source: int = 0, deadline: int | None = None
+) -> int:
+    """Arm the first occurrence of each schedule that is due from `now` on; how many were inserted, needed or not.
+
+    `source`, ms UTC, is named where it is above the due: what was due before committed may not have been done by it.
+    """
     entries = [entry for row in rows if (entry := entry_due_from(row, now)) is not None]
     if not entries:
         return 0
-    places = await inserter.insert([Placement(entry, source=entry.due) for entry in entries], deadline=deadline)
+    placements = [Placement(entry, source=max(entry.due, source)) for entry in entries]
+    places = await inserter.insert(placements, deadline=deadline)
     return sum(place is not None for place in places)

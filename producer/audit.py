@@ -4,26 +4,49 @@ For each schedule it arms what should be armed, by the rule of arming.py, harmle
 repeats the change marker of a change whose replaced chain may still be about, so that what should have ended ends. It
 is what heals a store after an outage longer than retention, a restore, a replaced node, or new zone rules.
 
+Three ways to walk:
+
+    everything   from now on, `walk`: what is due is what is armed
+    what is owed by ranges that have not been dispatched for about as long as rows are kept, `walk_owed`: the first
+                 occurrence due after the range's `committed` is armed, although it is long past, and its schedule's
+                 catch-up policy decides. It only counts while committed stands still
+    one zone     after an upgrade of the zone data, `walk` with a zone: schedules on that zone's clock get a new
+                 version, so that what waits by the old rules is dropped and what the new ones say is armed
+
 Ids are walked in segments of the store's own key order; the rows are read again serially before anything is written,
 so an old page never arms an old version.
+
+Committed speaks of positions, and what was demoted or late lies at one beyond its due. So what is owed is looked for
+from `misfire_grace_ms` before committed on: some of it was dispatched before, and is again. What a failing topic had
+kept parked for longer than that is owed from there on only.
+
+A schedule that was *updated* within such an outage is owed from the update on: of what it was before only the version
+and its end are kept, not the rule.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from tocsin.producer.arming import arm_again
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.clock import Clock, StoreClock
+from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.levels import Levels
-from tocsin.schema.schedules import Marker, ScheduleRow
+from tocsin.schema.schedules import Marker, ScheduleRow, State, decode_spec
 from tocsin.schema.store import Store
 
 #: Schedules read and armed at once.
 BATCH = 200
+
+#: Gives a schedule a new version, by the procedure of every change.
+Renewal = Callable[[ScheduleRow], Awaitable[None]]
 
 
 @dataclass
@@ -32,15 +55,22 @@ class AuditReport:
 
     #: By tenant and state.
     checked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Occurrences inserted; most of them waited already.
-    armed: int = 0
-    #: Change markers repeated.
-    ended: int = 0
+    #: Occurrences inserted, by tenant; most of them waited already.
+    armed: Counter[str] = field(default_factory=Counter)
+    #: Change markers repeated, by tenant: the chain of a replaced version may stray.
+    strays: Counter[str] = field(default_factory=Counter)
+    #: Schedules of the zone that have a new version, by tenant.
+    moved: Counter[str] = field(default_factory=Counter)
+    #: Schedules whose rule a newer release wrote and this one cannot read, by tenant; they are left alone.
+    unreadable: Counter[str] = field(default_factory=Counter)
 
     @property
     def count(self) -> int:
         """Schedules checked."""
         return self.checked.total()
+
+
+Told = Callable[[AuditReport], None]
 
 
 class Audit:
@@ -74,29 +104,83 @@ class Audit:
         self._persistence = Persistence(clock, levels.timing)
 
     async def walk(
-        self, segment: int, segments: int, report: AuditReport, *, progress: Callable[[AuditReport], None] | None = None
+        self,
+        segment: int,
+        segments: int,
+        report: AuditReport,
+        *,
+        zone: str | None = None,
+        renew: Renewal | None = None,
+        progress: Told | None = None,
     ) -> AuditReport:
-        """Audit one of so many segments; the report grows as it goes on, and is told after each batch."""
+        """Audit one of so many segments.
+
+        Args:
+            segment: which, from 0.
+            segments: of how many.
+            report: grows as it goes on.
+            zone: only schedules on this zone's clock.
+            renew: what moves a schedule of that zone; None: they are armed like any other.
+            progress: told after each batch.
+        """
+
+        async def audit(ids: Sequence[str]) -> None:
+            rows = [row for row in await self._rows(ids, report) if zone is None or _zone_of(row) == zone]
+            moving = [row for row in rows if renew is not None and row.state is State.ACTIVE]
+            if renew is not None:
+                await asyncio.gather(*map(renew, moving))
+            report.moved.update(row.tenant for row in moving)
+            report.checked.update((row.tenant, row.state.value) for row in moving)
+            await self._audit([row for row in rows if row not in moving], report)
+
+        await self._in_batches(segment, segments, audit, lambda: progress(report) if progress is not None else None)
+        return report
+
+    async def walk_owed(
+        self, segment: int, segments: int, report: AuditReport, *, committed: Mapping[int, int]
+    ) -> AuditReport:
+        """Arm what schedules of these ranges owe since their range's `committed` (ms UTC), in one segment."""
+
+        async def audit(ids: Sequence[str]) -> None:
+            theirs = [schedule_id for schedule_id in ids if self._levels.shard_range(schedule_id) in committed]
+            rows = await self._rows(theirs, report)
+            report.checked.update((row.tenant, row.state.value) for row in rows)
+            for shard_range, (tenant, together) in _grouped(rows, self._levels):
+                held = committed[shard_range]
+                owed_from = held + 1 - self._levels.timing.misfire_grace_ms
+                report.armed[tenant] += await arm_again(self._inserter, together, owed_from, source=held + 1)
+
+        await self._in_batches(segment, segments, audit, lambda: None)
+        return report
+
+    async def _in_batches(
+        self, segment: int, segments: int, audit: Callable[[Sequence[str]], Awaitable[None]], told: Callable[[], None]
+    ) -> None:
         pages = self._store.walk_schedules(segment, segments)
         while (ids := await self._persistence.until_answered(lambda: anext(pages, None))) is not None:
             for start in range(0, len(ids), BATCH):
-                await self._audit(ids[start : start + BATCH], report)
-                if progress is not None:
-                    progress(report)
-        return report
+                began = self._clock.monotonic_ms()
+                batch = ids[start : start + BATCH]
+                await audit(batch)
+                told()
+                spent = self._clock.monotonic_ms() - began
+                await self._clock.sleep_ms(max(0, len(batch) * 1000 // self._per_second - spent))
 
-    async def _audit(self, ids: Sequence[str], report: AuditReport) -> None:
-        began = self._clock.monotonic_ms()
-        rows = await self._persistence.until_answered(lambda: self._store.read_schedules(ids))
+    async def _rows(self, ids: Sequence[str], report: AuditReport) -> Sequence[ScheduleRow]:
+        rows = await self._persistence.until_answered(lambda: self._store.read_schedules(ids)) if ids else {}
+        readable = [row for row in rows.values() if _is_readable(row)]
+        report.unreadable.update(row.tenant for row in rows.values() if not _is_readable(row))
+        return readable
+
+    async def _audit(self, rows: Sequence[ScheduleRow], report: AuditReport) -> None:
         now = self._store_clock.now_ms()
-        for row in rows.values():
-            report.checked[row.tenant, row.state.value] += 1
+        report.checked.update((row.tenant, row.state.value) for row in rows)
+        for row in rows:
             if row.replaced and row.until >= now:
                 await self._end_replaced(row)
-                report.ended += 1
-        report.armed += await arm_again(self._inserter, list(rows.values()), now)
-        spent = self._clock.monotonic_ms() - began
-        await self._clock.sleep_ms(max(0, len(ids) * 1000 // self._per_second - spent))
+                report.strays[row.tenant] += 1
+        for _, (tenant, together) in _grouped(rows, self._levels):
+            report.armed[tenant] += await arm_again(self._inserter, together, now)
 
     async def _end_replaced(self, row: ScheduleRow) -> None:
         def marker_at(position: int) -> Marker:
@@ -109,3 +193,24 @@ class Audit:
             )
 
         await self._inserter.insert_marker(self._levels.shard_range(row.schedule_id), marker_at)
+
+
+def _grouped(rows: Iterable[ScheduleRow], levels: Levels) -> Iterator[tuple[int, tuple[str, list[ScheduleRow]]]]:
+    """Rows by shard range and tenant."""
+    groups: dict[tuple[int, str], list[ScheduleRow]] = {}
+    for row in rows:
+        groups.setdefault((levels.shard_range(row.schedule_id), row.tenant), []).append(row)
+    for (shard_range, tenant), together in groups.items():
+        yield shard_range, (tenant, together)
+
+
+def _is_readable(row: ScheduleRow) -> bool:
+    try:
+        decode_spec(row.spec)
+    except (msgspec.DecodeError, InvalidSchedule):
+        return False
+    return True
+
+
+def _zone_of(row: ScheduleRow) -> str:
+    return decode_spec(row.spec).recurrence.zone_name

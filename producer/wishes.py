@@ -155,6 +155,26 @@ class Cancel:
         return None if current.state is State.CANCELLED else _same(current, State.CANCELLED, now, note=current.note)
 
 
+@dataclass(frozen=True)
+class Renew:
+    """The same schedule in a new version: what waits by the rules of before no longer counts.
+
+    For new zone rules: the occurrence that waits stands where the old ones put it, and nobody knows the old ones.
+    """
+
+    schedule_id: str
+    #: ms UTC; a version made since is the result.
+    asked_at: int
+
+    def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
+        """The new version owns nominal times from now on, like an update that changes nothing."""
+        if current is None:
+            raise ScheduleNotFound(self.schedule_id)
+        if current.state is not State.ACTIVE or current.updated_at >= self.asked_at:
+            return None
+        return _same(current, current.state, now, note=current.note)._replace(keeps_before=now)
+
+
 def as_settled(declared: NewSchedule, row: ScheduleRow) -> NewSchedule:
     """The declaration with what it leaves open, an anchor, taken from the row where that differs in nothing else."""
     existing, recurrence = decode_spec(row.spec).recurrence, declared.recurrence

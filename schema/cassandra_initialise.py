@@ -76,9 +76,9 @@ async def initialise(
         # Where a table is missing, begin again: every statement leaves alone what is there.
         complete = found is not None and (session.tables() or frozenset()) >= TABLES
         await session.define(*pending(migrations(lifetimes), found.schema_version if found and complete else 0))
-        in_force = msgspec.structs.replace(found or settings, schema_version=SCHEMA_VERSION)
-        if found is not None:
-            require_schema_version(max(found.schema_version, SCHEMA_VERSION), access.url)
+        reached = max(found.schema_version if found else 0, SCHEMA_VERSION)
+        require_schema_version(reached, access.url)
+        in_force = msgspec.structs.replace(found or settings, schema_version=reached)
         await session.prepare(cql.ALL)
         await _keep_ranges(session, in_force)
         await _write_settings(session, in_force, text)
@@ -119,7 +119,8 @@ async def _write_settings(session: CassandraSession, settings: Settings, replace
     text = msgspec.json.encode(settings).decode()
     if not replaced:
         await session.run(cql.WRITE_SETTINGS, (text,))
-    elif text != replaced:
+    elif text != replaced and settings.schema_version == SCHEMA_VERSION:
+        # What a newer release wrote may say more than this one can read.
         await session.run(cql.REPLACE_SETTINGS, (text, replaced))
 
 

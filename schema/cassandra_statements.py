@@ -95,9 +95,10 @@ RAISE_REGISTER = {
     "sealed_near": _write("UPDATE frontier USING TIMESTAMP ? SET sealed_near = ? WHERE shard_range = ?"),
     "committed": _write("UPDATE frontier USING TIMESTAMP ? SET committed = ? WHERE shard_range = ?"),
     "committed_far": _write("UPDATE frontier USING TIMESTAMP ? SET committed_far = ? WHERE shard_range = ?"),
+    "audited": _write("UPDATE frontier USING TIMESTAMP ? SET audited = ? WHERE shard_range = ?"),
 }
 READ_FRONTIER = _read(
-    "SELECT sealed_far, sealed_minute, sealed_near, committed, committed_far FROM frontier "
+    "SELECT sealed_far, sealed_minute, sealed_near, committed, committed_far, audited FROM frontier "
     "WHERE shard_range = ? LIMIT 1"
 )
 

@@ -64,7 +64,11 @@ def create_keyspace(keyspace: str, replication: int) -> str:
 
 def migrations(lifetimes: Lifetimes) -> tuple[Migration, ...]:
     """Every version of the tables there has been, oldest first."""
-    return (Migration(1, expand=_first(lifetimes)),)
+    return (
+        Migration(1, expand=_first(lifetimes)),
+        # How far the slow audit is, so that the next owner of a range goes on where the last one stopped.
+        Migration(2, expand=("ALTER TABLE frontier ADD IF NOT EXISTS audited bigint static",)),
+    )
 
 
 def _first(lifetimes: Lifetimes) -> tuple[str, ...]:

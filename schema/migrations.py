@@ -2,7 +2,8 @@
 
 A release adds what it needs in a migration's `expand`, and writes nothing that the release before cannot live with, so
 both run side by side during a rolling upgrade. What only the older one used is taken away by `contract`, which runs
-with the *next* migration, when no process of that age is left.
+with the *next* migration, when no process of that age is left. So a release works on tables of its own version and on
+those one version newer, never on older ones: `init` of the newer release comes first, then process after process.
 
 `init` brings a store up to the newest version, alone: SQLite does it in one transaction, Cassandra under a lock held
 by a lightweight transaction. Every statement can be repeated, because an `init` may die half-way.
@@ -34,7 +35,7 @@ def pending(migrations: Sequence[Migration], found: int) -> Iterator[str]:
 
 
 def require_schema_version(found: int, url: str) -> None:
-    """Refuse tables of another version.
+    """Refuse tables that are older than this release, or newer by more than one version.
 
     Raises:
         SettingsError: says which of the two, the store or this release, is the older one, and what to do.
@@ -43,7 +44,7 @@ def require_schema_version(found: int, url: str) -> None:
         raise SettingsError(
             f"the store {url} has schema version {found}, this release needs {SCHEMA_VERSION}; run: tocsin init {url}"
         )
-    if found > SCHEMA_VERSION:
+    if found > SCHEMA_VERSION + 1:
         raise SettingsError(
             f"the store {url} has schema version {found}, this release knows {SCHEMA_VERSION}; use a newer release."
         )

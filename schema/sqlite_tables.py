@@ -154,7 +154,11 @@ _CREATE_TABLES = (
     """,
 )
 
-MIGRATIONS = (Migration(1, expand=_CREATE_TABLES),)
+MIGRATIONS = (
+    Migration(1, expand=_CREATE_TABLES),
+    # How far the slow audit is, so that the next owner of a range goes on where the last one stopped.
+    Migration(2, expand=("ALTER TABLE frontier ADD COLUMN audited INTEGER",)),
+)
 
 HAS_TABLES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'settings'"
 READ_SETTINGS = "SELECT value FROM settings WHERE name = 'settings'"
@@ -183,8 +187,8 @@ READ_MARKERS = """
 """
 #: A register not named stays as it is: its new value is NULL, and the old one takes its place.
 WRITE_FRONTIER = """
-    INSERT INTO frontier (shard_range, sealed_far, sealed_minute, sealed_near, committed, committed_far)
-    VALUES (:shard_range, :sealed_far, :sealed_minute, :sealed_near, :committed, :committed_far)
+    INSERT INTO frontier (shard_range, sealed_far, sealed_minute, sealed_near, committed, committed_far, audited)
+    VALUES (:shard_range, :sealed_far, :sealed_minute, :sealed_near, :committed, :committed_far, :audited)
     ON CONFLICT DO UPDATE SET
         sealed_far = max(coalesce(sealed_far, excluded.sealed_far), coalesce(excluded.sealed_far, sealed_far)),
         sealed_minute =
@@ -192,10 +196,12 @@ WRITE_FRONTIER = """
         sealed_near = max(coalesce(sealed_near, excluded.sealed_near), coalesce(excluded.sealed_near, sealed_near)),
         committed = max(coalesce(committed, excluded.committed), coalesce(excluded.committed, committed)),
         committed_far =
-            max(coalesce(committed_far, excluded.committed_far), coalesce(excluded.committed_far, committed_far))
+            max(coalesce(committed_far, excluded.committed_far), coalesce(excluded.committed_far, committed_far)),
+        audited = max(coalesce(audited, excluded.audited), coalesce(excluded.audited, audited))
 """
 READ_FRONTIER = """
-    SELECT sealed_far, sealed_minute, sealed_near, committed, committed_far FROM frontier WHERE shard_range = ?
+    SELECT sealed_far, sealed_minute, sealed_near, committed, committed_far, audited FROM frontier
+    WHERE shard_range = ?
 """
 
 INSERT_SCHEDULE = """

@@ -21,7 +21,7 @@ from tocsin.schema.levels import Bucket, Layout, Level
 from tocsin.schema.schedules import Calendar, Marker, ScheduleFilter, ScheduleRow
 
 #: The layout of tables that this release writes and reads.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,17 +42,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def first_registers(self) -> dict[str, int]:
         """Where the registers of every range start."""
         far = max(self.genesis, self.far_sealed)
-        return dict.fromkeys(REGISTERS, self.genesis) | {"sealed_far": far, "committed_far": far}
+        return dict.fromkeys(REGISTERS, self.genesis) | {"sealed_far": far, "committed_far": far, "audited": 0}
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
-    """The registers of one shard range, each ms UTC. A missing register is an error, never 'open'."""
+    """The registers of one shard range, ms UTC but for the last. A missing register is an error, never 'open'."""
 
     sealed_far: int
     sealed_minute: int
     sealed_near: int
     committed: int
     committed_far: int
+    #: How many pieces of the range's part of the slow audit have been walked, over all rounds.
+    audited: int = 0
 
     def sealed(self, level: Level) -> int:
         """Up to where this level may have been read already."""

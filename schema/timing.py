@@ -85,6 +85,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         """How long an undecided entry is asked about in all."""
         return self.undecided_ms * ((1 << self.undecided_tries_max) - 1)
 
+    @property
+    def owed_ms(self) -> int:
+        """A range that lags by more than this audits what it owes: rows leave a seventh of retention later."""
+        return self.retention_ms - self.retention_ms // 7
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if getattr(self, name) < 1:

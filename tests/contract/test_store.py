@@ -221,6 +221,7 @@ async def test_a_register_keeps_its_highest_value_whatever_the_order(
         sealed_near=GENESIS,
         committed=GENESIS + 30,
         committed_far=GENESIS,
+        audited=GENESIS,
     )
 
 

@@ -10,7 +10,7 @@ from simulation import extra_runs
 from simulation.clocks import EPOCH_MS, HostClock
 from simulation.event_loop import Process
 from simulation.history import Acknowledged, History
-from simulation.scenario import TIMING, Audit, Call, ExtraRun, Herd, Wanted
+from simulation.scenario import TIMING, Audit, Call, ExtraRun, Herd, Scenario, Wanted
 from simulation.traps import Trap
 from tocsin.producer.arming import arm_again
 from tocsin.producer.results import Change, ChangeOutcome, Schedule
@@ -29,6 +29,7 @@ class World(Protocol):
     """What clients need of the world they live in."""
 
     history: History
+    scenario: Scenario
 
     def start(self, process: Process, main: Callable[[], Awaitable[None]], traps: tuple[Trap, ...]) -> None:
         """Start a process."""
@@ -69,7 +70,7 @@ class Clients:
     def call(self, call: Call, *, attempt: int = 0) -> None:
         """A process that makes this call; after its death another repeats it, where the scenario says so."""
         process = self._process(f"{call.operation}-{call.schedule_id}" + ("'" * attempt))
-        if attempt:
+        if attempt or self._world.scenario.audits or self._world.scenario.retention_ms is not None:
             self._world.history.doubled.add(call.schedule_id)
         if attempt == 0 and call.repeat_after_ms is not None:
             delay = call.repeat_after_ms

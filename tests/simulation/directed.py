@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from random import Random
+
+import msgspec
 
 from simulation.generate import generate
 from simulation.network import NetworkFaults
@@ -157,6 +160,47 @@ def cascader_dies(random: Random) -> list[Event]:
     return [*creates, *(HostFault(at_ms=at - 100, host=host, trap=trap) for host in range(3))]
 
 
+def away_longer_than_rows_live(random: Random) -> list[Event]:
+    """Nobody dispatches until what waited has left the store; who comes back first dies in the middle of its audit."""
+    creates = [
+        Call(
+            at_ms=3_000 + 150 * number,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(period_ms=period, anchor_ms=100 + 37 * number, catch_up=policy),
+        )
+        for number, (period, policy) in enumerate(itertools.product((1_100, 7_000, 31_000), CatchUp))
+    ]
+    once = Call(at_ms=6_000, operation="create", schedule_id="once", wanted=Wanted(once_ms=31_000))
+    dies = Trap(action="kill", call="read_schedules", from_ms=60_000, spared=random.randint(0, 6), sent=False)
+    return [
+        *creates,
+        once,
+        Outage(at_ms=20_000, duration_ms=50_000),
+        *(HostFault(at_ms=71_600 + wait, host=host, trap=dies) for host in range(3) for wait in (0, 300)),
+    ]
+
+
+def audited_all_along(random: Random) -> list[Event]:
+    """Dispatchers audit everything, round after round, while schedules change and owners stand still in it."""
+    events: list[Event] = []
+    for number, policy in enumerate(CatchUp):
+        name = f"s{number}"
+        wanted = Wanted(period_ms=1_700 + 900 * number, anchor_ms=31 * number, catch_up=policy)
+        slower = msgspec.structs.replace(wanted, period_ms=2_300)
+        events += [
+            Call(at_ms=3_000 + 200 * number, operation="create", schedule_id=name, wanted=wanted),
+            Call(at_ms=random.randint(20_000, 26_000), operation="update", schedule_id=name, wanted=slower),
+            Call(at_ms=random.randint(32_000, 36_000), operation="pause", schedule_id=name),
+            Call(at_ms=random.randint(40_000, 45_000), operation="resume", schedule_id=name),
+        ]
+    events.append(Call(at_ms=random.randint(50_000, 55_000), operation="cancel", schedule_id="s0"))
+    for host, call in itertools.product(range(3), ("read_schedules", "walk_schedules")):
+        trap = Trap(action="pause", call=call, sent=True, spared=random.randint(0, 4), duration_ms=9_000)
+        events.append(HostFault(at_ms=random.randint(15_000, 50_000), host=host, trap=trap))
+    return events
+
+
 def _slow_timers(random: Random, minute: int, *, stall_ms: tuple[int, int]) -> list[Event]:
     sealed_at = minute * TIMING.minute_ms + SEAL_MS
     timers: list[Event] = []
@@ -183,8 +227,12 @@ DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
         (seal_is_not_heard, NetworkFaults()),
         (sealer_dies, NetworkFaults()),
         (cascader_dies, NetworkFaults()),
+        (away_longer_than_rows_live, NetworkFaults(slow=0.1)),
+        (audited_all_along, NetworkFaults(slow=0.1)),
     )
 }
+#: How long nodes keep what was due, where a scenario is about that.
+RETENTION_MS = {"away_longer_than_rows_live": 21_000}
 
 
 def scenario_of(job: Job) -> Scenario:
@@ -194,4 +242,11 @@ def scenario_of(job: Job) -> Scenario:
     name, seed = job
     make, network = DIRECTED[name]
     events = sorted(make(Random(seed)), key=lambda event: event.at_ms)
-    return Scenario(seed=seed, hosts=3, network=network, events=tuple(events))
+    return Scenario(
+        seed=seed,
+        hosts=3,
+        network=network,
+        events=tuple(events),
+        retention_ms=RETENTION_MS.get(name),
+        audits=make is audited_all_along,
+    )

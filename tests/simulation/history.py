@@ -119,6 +119,8 @@ class History:
     #: Schedules of which an audit or a repeated call may have armed a second entry.
     doubled: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
+    #: Whether nodes let packs go in this run.
+    forgets: bool = False
     notes: list[tuple[float, str]] = field(default_factory=list)
     #: True time at which the last fault had ended, and at which the run ended; ms UTC.
     quiet_ms: float = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simulation.event_loop import Process
-from simulation.scenario import FAULTS_MS, TIMING
+from simulation.scenario import FAULTS_MS
 from simulation.traps import Trap
 from tocsin.dispatcher.fleet import Dispatcher, make_dispatcher
 from tocsin.schema.entries import Entry
@@ -95,9 +95,10 @@ class Host:
             world.publisher(),
             dispatcher_id=dispatcher_id,
             observer=Watcher(world, dispatcher_id),
-            timing=TIMING,
+            timing=world.timing,
             clock=self._clock,
             new_id=world.new_id,
+            audits_everything=world.scenario.audits,
         )
 
     def lay(self, trap: Trap) -> None:

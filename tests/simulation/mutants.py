@@ -16,6 +16,8 @@ LEVELS = "tocsin.schema.levels"
 OWNER = "tocsin.dispatcher.owner"
 READING = "tocsin.dispatcher.reading"
 DISPATCH = "tocsin.dispatcher.dispatch"
+AUDITS = "tocsin.dispatcher.audits"
+AUDIT = "tocsin.producer.audit"
 WAITING = "tocsin.dispatcher.waiting"
 VERIFICATION = "tocsin.dispatcher.verification"
 STORE = "simulation.cluster"
@@ -191,6 +193,34 @@ MUTANTS: tuple[Mutant, ...] = (
         '            await self._seal("sealed_far", seal)\n',
         '            await self._seal("sealed_far", seal)\n            await self._write({"committed_far": seal})\n',
         ("cascader_dies", 0),
+    ),
+    _mutant(
+        "an outage longer than rows live is taken for any other",
+        AUDITS,
+        "self.owes = self.owes or self._now() - max(committed, self._armed_at) > self._timing.owed_ms",
+        "self.owes = False",
+        ("away_longer_than_rows_live", 0),
+    ),
+    _mutant(
+        "committed moves on before what it passes is armed anew",
+        OWNER,
+        " or self._audit.owes:",
+        ":",
+        ("away_longer_than_rows_live", 0),
+    ),
+    _mutant(
+        "what is owed after an outage is armed from now on",
+        AUDIT,
+        "owed_from = held + 1 - self._levels.timing.misfire_grace_ms",
+        "owed_from = self._store_clock.now_ms()",
+        ("away_longer_than_rows_live", 0),
+    ),
+    _mutant(
+        "what lies beyond its due is not owed",
+        AUDIT,
+        "owed_from = held + 1 - self._levels.timing.misfire_grace_ms",
+        "owed_from = held + 1",
+        ("away_longer_than_rows_live", 4),
     ),
     _mutant(
         "a chain that meets itself goes on twice",

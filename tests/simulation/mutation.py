@@ -20,6 +20,8 @@ import msgspec
 #: Smaller than shipped, so that a short run reaches them: sub-partitions of a day, and a catch-up's chunk.
 FAR_SUB_PARTITIONS = 4
 CHUNK = 5
+#: A round of the slow audit, in a few pieces that follow each other closely.
+AUDIT = {"PIECES": 3, "ROUND_MS": 12_000, "FIRST_PIECE_MS": 500}
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -87,6 +89,8 @@ def install(mutant: Mutant | None = None) -> None:
         sys.meta_path.insert(0, _MutatingFinder(mutant.edits))
     set_constant("tocsin.schema.levels", "FAR_SUB_PARTITIONS", FAR_SUB_PARTITIONS)
     set_constant("tocsin.dispatcher.dispatch", "CHUNK", CHUNK)
+    for name, value in AUDIT.items():
+        set_constant("tocsin.dispatcher.audits", name, value)
 
 
 def set_constant(module: str, name: str, value: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
@@ -31,13 +32,15 @@ class Timestamped(dict[str, tuple[int, Value]]):
 
 
 class Replica:
-    """What one node keeps. It never deletes a pack or a marker."""
+    """What one node keeps. It never deletes a marker, and forgets a pack only where a scenario says so."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.down = False
         #: This node's clock minus the true time, ms.
         self.skew_ms: float = 0
+        #: Whether a pack has left by its time to live.
+        self.forgets: Callable[[Bucket, PackRow], bool] = lambda _bucket, _row: False
         self._packs: defaultdict[Bucket, list[PackRow]] = defaultdict(list)
         self._marker_keys: defaultdict[int, list[MarkerKey]] = defaultdict(list)
         self._markers: defaultdict[int, dict[MarkerKey, tuple[int, Marker]]] = defaultdict(dict)
@@ -65,7 +68,8 @@ class Replica:
         else:
             start = 0 if after is None else bisect_right(rows, after, key=_pack_position)
         end = len(rows) if through is None else bisect_right(rows, through, key=_pack_position)
-        return rows[start : min(end, start + count)]
+        found = (row for row in itertools.islice(rows, start, end) if not self.forgets(bucket, row))
+        return list(itertools.islice(found, count))
 
     # Change markers
 

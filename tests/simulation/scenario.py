@@ -196,6 +196,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     skews_ms: tuple[int, int, int] = (0, 0, 0)
     #: Share of acknowledgements of Kafka that are late.
     broker_slow: float = 0
+    #: How long the nodes keep what was due; None: longer than any run.
+    retention_ms: int | None = None
+    #: Whether dispatchers audit everything all along.
+    audits: bool = False
     events: tuple[Event, ...] = ()
 
     def text(self) -> str:

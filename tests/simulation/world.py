@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from statistics import median
 
+import msgspec
+
 from simulation.clients import Clients
 from simulation.clocks import EPOCH_MS, HostClock
 from simulation.cluster import Cluster
@@ -37,8 +39,8 @@ from simulation.scenario import (
     TopicFailing,
 )
 from simulation.traps import Trap, Traps
-from tocsin.schema.levels import Layout, Levels
-from tocsin.schema.store import Settings
+from tocsin.schema.levels import Bucket, Layout, Level, Levels
+from tocsin.schema.store import PackRow, Settings
 
 SHARD_RANGES = 2
 #: From the second layout on, minutes are split once more, in the middle of the run.
@@ -55,6 +57,9 @@ class World:
         self.scenario = scenario
         self.loop = loop
         self.levels = LEVELS
+        self.timing = TIMING
+        if scenario.retention_ms is not None:
+            self.timing = msgspec.structs.replace(TIMING, retention_ms=scenario.retention_ms)
         self.settings = Settings(genesis=EPOCH_MS - 1_000, shard_ranges=SHARD_RANGES, layouts=LAYOUTS)
         self.random = Random(scenario.seed)
         self.history = History(self.true_ms, LEVELS.shard_range)
@@ -77,6 +82,10 @@ class World:
             replica.skew_ms = skew_ms
         await self.store().initialise(self.settings)
         self.cluster.network.faults = self.scenario.network
+        if self.scenario.retention_ms is not None:
+            self.history.forgets = True
+            for replica in self.cluster.replicas:
+                replica.forgets = self._forgets
         self.broker.slow = self.scenario.broker_slow
         if self.scenario.network != NetworkFaults() or self.broker.slow:
             self.history.disturbances.append(Disturbance(EPOCH_MS, EPOCH_MS + QUIET_MS, "network"))
@@ -201,6 +210,11 @@ class World:
         readings = [self.true_ms() + replica.skew_ms for replica in self.cluster.replicas]
         steps = [step_ms for until_ms, step_ms in self._steps if until_ms >= self.loop.now_ms]
         return max(median(readings) + max([self.cluster.step_ms, *steps]), self._highest_ms)
+
+    def _forgets(self, bucket: Bucket, row: PackRow) -> bool:
+        """Whether a node has let a pack go: as soon as it may."""
+        end = row.position if bucket.level is Level.NEAR else LEVELS.end(bucket.level, row.position)
+        return end + self.timing.retention_ms < self.true_ms()
 
     def _calm(self) -> None:
         """Faults end here; what was lost or late may still arrive for a while."""

@@ -10,6 +10,7 @@ import pytest
 from unit.manual_clock import START_MS as GENESIS_MS
 from unit.scripted_store import World, a_world
 
+from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.dispatch import CHUNK, Dispatch
 from tocsin.dispatcher.lately import Lately, identity
 from tocsin.dispatcher.publisher import Outcome, Record
@@ -99,6 +100,14 @@ class Desk:
                 fresh_ms=MINUTE_MS,
             ),
             load=Load(),
+            audits=Audits(
+                world.store,  # type: ignore[arg-type]
+                world.levels,
+                world.inserter(marks_late=True),
+                store_clock=world.store_clock,
+                clock=world.clock,
+                slow=False,
+            ),
             observer=self.heard,  # type: ignore[arg-type]
         )
         self.dispatch = Dispatch(

@@ -30,11 +30,17 @@ def test_the_newest_version_needs_nothing() -> None:
 
 
 def test_an_older_store_is_told_to_run_init() -> None:
-    with pytest.raises(SettingsError, match=r"has schema version 0.*run: tocsin init sqlite:///a\.db"):
+    with pytest.raises(
+        SettingsError, match=r"has schema version \d+, this release needs.*run: tocsin init sqlite:///a\.db"
+    ):
         require_schema_version(SCHEMA_VERSION - 1, "sqlite:///a.db")
 
 
 def test_a_newer_store_needs_a_newer_release() -> None:
     with pytest.raises(SettingsError, match="use a newer release"):
-        require_schema_version(SCHEMA_VERSION + 1, "sqlite:///a.db")
+        require_schema_version(SCHEMA_VERSION + 2, "sqlite:///a.db")
+
+
+def test_tables_of_the_next_release_are_worked_on_while_it_rolls_out() -> None:
     require_schema_version(SCHEMA_VERSION, "sqlite:///a.db")
+    require_schema_version(SCHEMA_VERSION + 1, "sqlite:///a.db")

@@ -20,7 +20,7 @@ from tocsin.schema.levels import Bucket, Layout, Level
 from tocsin.schema.open_store import open_store
 from tocsin.schema.schedules import Marker
 from tocsin.schema.sqlite import PURGE_INTERVAL_MS, PURGE_ROWS_MAX, SqliteStore
-from tocsin.schema.store import DeadLetter, PackRow, Settings, Store
+from tocsin.schema.store import SCHEMA_VERSION, DeadLetter, PackRow, Settings, Store
 from tocsin.schema.timing import Timing
 
 GENESIS = 1_796_000_000_000
@@ -109,7 +109,10 @@ def test_a_path_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
 
 async def test_a_store_of_another_schema_version_is_refused_with_what_to_do(path: Path, store: SqliteStore) -> None:
     other = sqlite3.connect(path)
-    other.execute("UPDATE settings SET value = replace(value, '\"schema_version\":1', '\"schema_version\":99')")
+    other.execute(
+        "UPDATE settings SET value = replace(value, ?, '\"schema_version\":99')",
+        (f'"schema_version":{SCHEMA_VERSION}',),
+    )
     other.commit()
     other.close()
     for attempt in (sqlite_store(path).open(), sqlite_store(path).initialise(SETTINGS)):
