@@ -25,8 +25,10 @@ from tocsin.deploy.metrics_server import OFF, MetricsServer
 from tocsin.dispatcher.allow_list import AllowList
 from tocsin.dispatcher.collector import spare_the_collector
 from tocsin.dispatcher.fleet import Dispatcher, make_dispatcher
+from tocsin.dispatcher.herd_forecast import HerdForecast
 from tocsin.dispatcher.kafka_security import KafkaSecurity
 from tocsin.dispatcher.log import LogObserver
+from tocsin.dispatcher.measured import CallMetrics, MeasuredPublisher, measured_store
 from tocsin.dispatcher.metrics import Metrics
 from tocsin.dispatcher.observers import Observers
 from tocsin.dispatcher.progress import RangeProgress, read_progress
@@ -84,12 +86,14 @@ class Reporter:
                 return
             try:
                 await self._store_clock.refresh()
-                progress = await read_progress(self._store, self._shard_ranges, self._store_clock.now_ms())
+                now = self._store_clock.now_ms()
+                progress = await read_progress(self._store, self._shard_ranges, now)
             except (StoreUnavailable, StoreTimeout) as error:
                 self._metrics.troubled("progress_unread", error)
                 continue
             self._answered_at = self._clock.monotonic_ms()
-            self._metrics.saw(progress, retention_ms=self._timing.retention_ms, skew_ms=self._store_clock.skew_ms)
+            skew_ms = self._store_clock.skew_ms
+            self._metrics.saw(progress, now=now, retention_ms=self._timing.retention_ms, skew_ms=skew_ms)
             if self._says_status:
                 self._say(progress)
 
@@ -136,24 +140,25 @@ async def run_dispatcher(
     )
     if configuration.allowed_topics:
         publisher = AllowList(publisher, configuration.allowed_topics)
-    store = open_store(configuration.store, timing=timing, create=create)
+    clock = SystemClock()
+    metrics, calls = Metrics(), CallMetrics()
+    store = measured_store(open_store(configuration.store, timing=timing, create=create), calls, clock)
     settings = await store.open()
     spare_the_collector()
-    metrics = Metrics()
     reporter = Reporter(store, settings, timing, metrics, says_status=says_status)
     server: MetricsServer | None = None
     try:
         if configuration.metrics != OFF:
             probes = {"healthy": reporter.is_healthy, "ready": reporter.is_ready}
-            server = MetricsServer(configuration.metrics, metrics, **probes)
+            server = MetricsServer(configuration.metrics, metrics, calls, **probes)
         dispatcher = make_dispatcher(
             store,
             settings,
-            publisher,
+            MeasuredPublisher(publisher, calls, clock),
             dispatcher_id=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
             observer=Observers(metrics, LogObserver()),
             timing=timing,
-            clock=SystemClock(),
+            clock=clock,
             new_id=FreshIds(),
             address=server.address if server else "",
             release=version("tocsin"),
@@ -161,7 +166,8 @@ async def run_dispatcher(
         )
         where = f"; metrics on http://{server.address}/metrics" if server else ""
         _log.info(f"Dispatching {configuration.store} to {configuration.sink}{where}.", action="started")
-        await _run_until_stopped(dispatcher, reporter, supervisor)
+        ahead = HerdForecast(dispatcher.services, dispatcher.owners.values, metrics.forecast)
+        await _run_until_stopped(dispatcher, reporter, ahead, supervisor)
         _log.info(f"Stopped; {metrics.dispatched_count} dispatched in all.", action="stopped")
     finally:
         if server is not None:
@@ -169,7 +175,9 @@ async def run_dispatcher(
         await store.close()
 
 
-async def _run_until_stopped(dispatcher: Dispatcher, reporter: Reporter, supervisor: int | None) -> None:
+async def _run_until_stopped(
+    dispatcher: Dispatcher, reporter: Reporter, ahead: HerdForecast, supervisor: int | None
+) -> None:
     loop = asyncio.get_running_loop()
     asked_at: float | None = None
 
@@ -184,11 +192,12 @@ async def _run_until_stopped(dispatcher: Dispatcher, reporter: Reporter, supervi
 
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop)
-    reporting = loop.create_task(reporter.run(dispatcher.stop, supervisor))
+    beside = [loop.create_task(reporter.run(dispatcher.stop, supervisor)), loop.create_task(ahead.run())]
     try:
         await dispatcher.run()
     finally:
-        reporting.cancel()
-        await asyncio.wait([reporting])
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(each)

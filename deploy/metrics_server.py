@@ -27,7 +27,7 @@ class MetricsServer:
 
     Args:
         address: host:port; port 0: the system chooses one.
-        collector: what to export.
+        *collectors: what to export.
         healthy: whether the process lives.
         ready: whether it can do its work.
 
@@ -35,9 +35,10 @@ class MetricsServer:
         SettingsError: the address is malformed or taken.
     """
 
-    def __init__(self, address: str, collector: Collector, *, healthy: Probe, ready: Probe) -> None:
+    def __init__(self, address: str, *collectors: Collector, healthy: Probe, ready: Probe) -> None:
         registry = CollectorRegistry()
-        registry.register(collector)
+        for collector in collectors:
+            registry.register(collector)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         self._metrics = make_wsgi_app(registry)

@@ -297,7 +297,7 @@ class Dispatch:
     async def _park(self, flights: Sequence[Flight]) -> None:
         """Back to near, marked, so that committed moves on without them."""
         delay_ms = self._services.topics.failed(flights[0].spec.topic)
-        self._services.observer.parked(flights[0].spec.topic, len(flights))
+        self._services.observer.parked(flights[0].spec.topic, [flight.entry for flight in flights])
         placements = []
         for flight in flights:
             flight.item.status = Status.PARKING

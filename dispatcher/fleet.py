@@ -363,6 +363,7 @@ def make_dispatcher(
         frontiers=frontiers,
         new_id=new_id,
         marks_late=True,
+        demoted=lambda level, count: observer.demoted(level.value, count),
     )
     services = Services(
         dispatcher_id=dispatcher_id,

@@ -70,13 +70,16 @@ class LogObserver:
     def verified(self, answer: str) -> None:
         """Counted, not said."""
 
-    def parked(self, topic: str, count: int) -> None:
+    def parked(self, topic: str, entries: Sequence[Entry]) -> None:
         """Occurrences of a failing topic went back to near."""
         _log.warning(
-            f"Topic {topic} is missing or takes no records; {count} occurrences wait and are tried again.",
+            f"Topic {topic} is missing or takes no records; {len(entries)} occurrences wait and are tried again.",
             action="parked",
-            figures={"topic": topic, "count": count},
+            figures={"topic": topic, "count": len(entries)},
         )
+
+    def demoted(self, level: str, count: int) -> None:
+        """Counted, not said."""
 
     def dead_lettered(self, reason: str, key: str) -> None:
         """An occurrence will not be dispatched."""

@@ -29,10 +29,15 @@ class Observers:
         for observer in self._observers:
             observer.verified(answer)
 
-    def parked(self, topic: str, count: int) -> None:
+    def parked(self, topic: str, entries: Sequence[Entry]) -> None:
         """Occurrences of a failing topic went back to near."""
         for observer in self._observers:
-            observer.parked(topic, count)
+            observer.parked(topic, entries)
+
+    def demoted(self, level: str, count: int) -> None:
+        """Entries were written again one level down, because their place on this level was sealed already."""
+        for observer in self._observers:
+            observer.demoted(level, count)
 
     def dead_lettered(self, reason: str, key: str) -> None:
         """An occurrence will not be dispatched."""

@@ -34,8 +34,11 @@ class Observer(Protocol):
     def verified(self, answer: str) -> None:
         """A marked entry or marker was compared with `schedules`."""
 
-    def parked(self, topic: str, count: int) -> None:
+    def parked(self, topic: str, entries: Sequence[Entry]) -> None:
         """Occurrences of a failing topic went back to near."""
+
+    def demoted(self, level: str, count: int) -> None:
+        """Entries were written again one level down, because their place on this level was sealed already."""
 
     def dead_lettered(self, reason: str, key: str) -> None:
         """An occurrence will not be dispatched."""

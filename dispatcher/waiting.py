@@ -154,6 +154,10 @@ class Waiting:
                 return item
         return None
 
+    def entries(self) -> list[Entry]:
+        """What is here now, for those who look ahead."""
+        return [item.entry for items in self._items.values() for item in items]
+
     def let_count(self, item: Item) -> bool:
         """The entry counts; False: a higher version of the occurrence counts already, and it was dropped."""
         entry = item.entry

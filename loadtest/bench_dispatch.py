@@ -98,8 +98,11 @@ class Lateness:
     def verified(self, answer: str) -> None:
         """Nothing is marked here."""
 
-    def parked(self, topic: str, count: int) -> None:
+    def parked(self, topic: str, entries: Sequence[Entry]) -> None:
         """No topic fails here."""
+
+    def demoted(self, level: str, count: int) -> None:
+        """Late re-arms are part of what is measured."""
 
     def dead_lettered(self, reason: str, key: str) -> None:
         """Nothing is given up here."""

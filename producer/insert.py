@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -101,6 +101,7 @@ class Inserter:
         new_id: a fresh pack id each call, 16 bytes.
         marks_late: whatever is placed later than its due is marked verify, demoted or not: the rule of dispatchers,
             whose copies may be old by then.
+        demoted: hears from which level how many entries were demoted.
     """
 
     def __init__(
@@ -113,7 +114,9 @@ class Inserter:
         frontiers: Frontiers,
         new_id: Callable[[], bytes],
         marks_late: bool,
+        demoted: Callable[[Level, int], None] = lambda _level, _count: None,
     ) -> None:
+        self._demoted = demoted
         self._store = store
         self._levels = levels
         self._timing: Timing = levels.timing
@@ -196,6 +199,7 @@ class Inserter:
             if any(level is Level.NEAR for _, _, level, _ in written):
                 margin_ms = min(2 * margin_ms, self._timing.margin_ms_max)
             tries = []
+            sealed: Counter[Level] = Counter()
             for index, entry, level, position in written:
                 source = placements[index].source
                 if source is not None and committed >= source:
@@ -204,6 +208,9 @@ class Inserter:
                     places[index] = Place(level, position, frontier)
                 else:
                     tries.append(_Try(index, entry.marked(), level.below))
+                    sealed[level] += 1
+            for level, count in sealed.items():
+                self._demoted(level, count)
             if tries:
                 self._require_time(deadline)
         return places

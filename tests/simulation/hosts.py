@@ -34,8 +34,11 @@ class Watcher:
     def verified(self, answer: str) -> None:
         """Seen in what follows from it."""
 
-    def parked(self, topic: str, count: int) -> None:
-        self._note(f"parks {count} of topic {topic}")
+    def parked(self, topic: str, entries: Sequence[Entry]) -> None:
+        self._note(f"parks {len(entries)} of topic {topic}")
+
+    def demoted(self, level: str, count: int) -> None:
+        """Seen in where the entries are met again."""
 
     def dead_lettered(self, reason: str, key: str) -> None:
         self._note(f"gives up {key}: {reason}")

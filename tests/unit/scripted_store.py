@@ -105,7 +105,7 @@ class World(NamedTuple):
     frontiers: Frontiers
     new_id: Callable[[], bytes]
 
-    def inserter(self, *, marks_late: bool = False) -> Inserter:
+    def inserter(self, *, marks_late: bool = False, **options: Any) -> Inserter:
         return Inserter(
             self.store,
             self.levels,
@@ -114,6 +114,7 @@ class World(NamedTuple):
             frontiers=self.frontiers,
             new_id=self.new_id,
             marks_late=marks_late,
+            **options,
         )
 
     def changes(self) -> Changes:

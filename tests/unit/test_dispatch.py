@@ -237,7 +237,7 @@ async def test_a_failing_topic_parks_its_occurrence_marked_and_committed_may_pas
     assert parked.verify
     assert position >= START_MS + desk.world.levels.timing.park_ms
     assert desk.waiting.count == 0
-    assert desk.heard.of("parked") == [("t", 1)]
+    assert [(topic, len(entries)) for topic, entries in desk.heard.of("parked")] == [("t", 1)]
 
 
 async def test_the_pause_of_a_failing_topic_doubles_up_to_its_limit() -> None:

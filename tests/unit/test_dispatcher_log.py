@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from tocsin.dispatcher.log import LogObserver, configure_log
+from tocsin.schema.entries import Entry
 
 Said = pytest.CaptureFixture[str]
 
@@ -39,7 +40,7 @@ def test_programs_get_every_figure_as_a_field(capsys: Said) -> None:
 def test_people_get_a_sentence_and_its_action(capsys: Said) -> None:
     configure_log(as_json=False)
 
-    LogObserver().parked("mail", 3)
+    LogObserver().parked("mail", [Entry(name, 0, 0, 1) for name in "abc"])
 
     time, sentence = capsys.readouterr().err.rstrip("\n").split("  ", 1)
     assert len(time) == len("12:34:56")

@@ -67,6 +67,18 @@ async def test_a_bucket_sealed_between_write_and_read_demotes_marked(world: Worl
     assert await world.waiting() == [(Level.MINUTE, due.due, due), (Level.NEAR, due.due, due.marked())]
 
 
+async def test_whoever_counts_hears_from_which_level_how_much_was_demoted(world: World) -> None:
+    heard: list[tuple[Level, int]] = []
+    inserter = world.inserter(demoted=lambda level, count: heard.append((level, count)))
+    due = entry(2 * MINUTE_MS)
+    end = world.levels.end(Level.MINUTE, due.due)
+    await inserter.insert([Placement(due)])
+    assert heard == []
+    world.store.meanwhile("write_pack", partial(world.seal, sealed_minute=end), nth=1)
+    await inserter.insert([Placement(due)] * 3)
+    assert heard == [(Level.MINUTE, 3)]
+
+
 async def test_a_bucket_sealed_only_up_to_its_start_is_not_sealed(world: World) -> None:
     due = entry(2 * MINUTE_MS + 5)
     await world.seal(sealed_minute=START_MS + 2 * MINUTE_MS)
