@@ -21,7 +21,7 @@ import typer
 from tocsin.deploy.demo_dispatcher import TIMING, Place, kill, stop
 from tocsin.deploy.demo_plan import REGRET_ID, Plan
 from tocsin.deploy.demo_screen import Screen
-from tocsin.deploy.demo_verdict import Seen, Verdict, judge
+from tocsin.loadtest.verdict import Seen, Verdict, judge
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.schema.clock import SystemClock

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.deploy.demo_verdict import Seen
+from tocsin.loadtest.verdict import Seen
 from tocsin.deploy.dispatch import STOP_SECONDS, dispatcher_command
 from tocsin.deploy.metrics_server import OFF
 from tocsin.dispatcher.publisher_lines import printable

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tocsin.deploy.demo_plan import HEARTBEAT_EVERY, REPORT_CRON, Plan
-from tocsin.deploy.demo_verdict import Seen, Verdict
+from tocsin.loadtest.verdict import Seen, Verdict
 from tocsin.deploy.output import console, span
 from tocsin.producer.results import Change, ChangeOutcome
 from tocsin.schema.entries import parse_occurrence_key

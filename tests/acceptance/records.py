@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
-from tocsin.deploy.demo_verdict import Seen
+from tocsin.loadtest.verdict import Seen
 
 #: Records taken from the client at once, and how long it waits for the first of them.
 BATCH, POLL_SECONDS = 500, 0.25

@@ -12,7 +12,7 @@ import pytest
 from command_line import tocsin
 
 from tocsin.deploy import demo
-from tocsin.deploy.demo_verdict import Seen, Verdict, judge
+from tocsin.loadtest.verdict import Seen, Verdict, judge
 
 
 def test_the_demo_loses_nothing_although_its_dispatcher_is_killed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from acceptance.records import PARTITIONS, Topic
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tocsin import CatchUp, Every, Scheduler
-from tocsin.deploy.demo_verdict import Verdict, judge
+from tocsin.loadtest.verdict import Verdict, judge
 from tocsin.deploy.stack import LocalStack
 from tocsin.schema.entries import occurrence_key
 from tocsin.schema.instants import SECOND_MS, ceil_ms

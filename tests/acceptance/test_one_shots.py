@@ -10,7 +10,7 @@ from acceptance.faults import Fleet
 from acceptance.processes import Processes
 from acceptance.records import Topic
 
-from tocsin.deploy.demo_verdict import Verdict, judge
+from tocsin.loadtest.verdict import Verdict, judge
 from tocsin.deploy.stack import LocalStack
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.kafka]

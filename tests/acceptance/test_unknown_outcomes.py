@@ -11,7 +11,7 @@ from acceptance.proxy import Proxy
 from acceptance.records import Topic
 
 from tocsin import AsyncScheduler, Once
-from tocsin.deploy.demo_verdict import judge
+from tocsin.loadtest.verdict import judge
 from tocsin.schema.entries import parse_occurrence_key
 from tocsin.schema.errors import ScheduleExists
 from tocsin.schema.instants import to_datetime

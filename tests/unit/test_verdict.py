@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.deploy.demo_plan import HEARTBEAT_EVERY, REGRET_ID, Plan
-from tocsin.deploy.demo_verdict import Seen, judge
+from tocsin.loadtest.verdict import Seen, judge
 
 EXPECTED = {"a@1": 1_000, "b@2": 2_000, "c@3": 3_000}
 ON_TIME = [Seen("a@1", 1_000), Seen("b@2", 2_010), Seen("c@3", 3_300)]
