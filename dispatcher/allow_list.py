@@ -31,12 +31,12 @@ class AllowList:
         await self._publisher.start()
 
     async def publish(self, records: Sequence[Record]) -> Sequence[Outcome]:
-        """NOT_AUTHORISED for what is not on the list; the publisher's own outcome for the rest, order kept."""
+        """NOT_ALLOWED for what is not on the list; the publisher's own outcome for the rest, order kept."""
         allowed = [record for record in records if self._allows(record.topic)]
         if len(allowed) == len(records):
             return await self._publisher.publish(records)
         answers = iter(await self._publisher.publish(allowed) if allowed else ())
-        return [next(answers) if self._allows(record.topic) else Outcome.NOT_AUTHORISED for record in records]
+        return [next(answers) if self._allows(record.topic) else Outcome.NOT_ALLOWED for record in records]
 
     async def close(self, timeout_ms: int) -> None:
         """Close the publisher behind."""

@@ -60,6 +60,8 @@ class Outcome(enum.Enum):
     TOPIC_FAILING = "topic_failing"
     TOO_LARGE = "too_large"
     NOT_AUTHORISED = "not_authorised"
+    #: Not by the broker's word but by ours: the topic is on no list of this dispatcher.
+    NOT_ALLOWED = "not_allowed"
     UNKNOWN_TOPIC = "unknown_topic"
     INVALID = "invalid"
 

@@ -30,11 +30,11 @@ async def test_what_is_not_on_the_list_is_refused_in_its_place() -> None:
     outcomes = await AllowList(kept, ["mail-*", "sms"]).publish(
         [record(t) for t in ("mail-1", "secret", "sms", "sms2")]
     )
-    assert outcomes == [Outcome.ACKED, Outcome.NOT_AUTHORISED, Outcome.ACKED, Outcome.NOT_AUTHORISED]
+    assert outcomes == [Outcome.ACKED, Outcome.NOT_ALLOWED, Outcome.ACKED, Outcome.NOT_ALLOWED]
     assert kept.topics == ["mail-1", "sms"]
 
 
 async def test_an_empty_list_allows_nothing() -> None:
     kept = Kept()
-    assert await AllowList(kept, []).publish([record("mail")]) == [Outcome.NOT_AUTHORISED]
+    assert await AllowList(kept, []).publish([record("mail")]) == [Outcome.NOT_ALLOWED]
     assert kept.topics == []
