@@ -26,6 +26,7 @@ from tocsin.deploy import (
     import_crontab,
     ingest,
     initialise,
+    layout,
     listing,
     show,
     status,
@@ -62,6 +63,7 @@ _MODULES = (
     bucket,
     dead_letters,
     audit,
+    layout,
     bench,
 )
 

@@ -94,5 +94,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin dead-letters replay --reason unknown_topic",
     ),
     "bucket": ("tocsin bucket show +5m", "tocsin bucket show 2026-12-01T10:00Z -o json"),
+    "layout": ("tocsin layout show", "tocsin layout set --sub-partitions 512 --from +2h"),
     "audit": ("tocsin audit", "tocsin audit --rate 500 -o json", "tocsin audit --zone Africa/Casablanca"),
 }

@@ -25,6 +25,7 @@ import msgspec
 from tocsin.dispatcher.assignment import assign
 from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.lately import Lately
+from tocsin.dispatcher.layouts import KnownLayouts
 from tocsin.dispatcher.owner import RangeOwner, Trust
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.services import Observer, Services
@@ -382,6 +383,7 @@ def make_dispatcher(
         calendars=CalendarCache(store, clock, persistence, fresh_ms=CALENDARS_FRESH_MS),
         load=Load(),
         audits=Audits(store, levels, inserter, store_clock=store_clock, clock=clock, slow=audits_everything),
+        layouts=KnownLayouts(store, levels, store_clock, persistence),
         observer=observer,
     )
     return Dispatcher(services, new_token=new_id, address=address, release=release)

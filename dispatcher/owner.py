@@ -185,6 +185,7 @@ class RangeOwner:
                 opens = read_to + 1 - self._timing.lead_ms
                 await self._pause(min(max(opens - self._now(), self._timing.tick_ms_min), width))
                 continue
+            await self._services.layouts.until_known(seal)
             await self._seal("sealed_minute", seal)
             live_from = seal - 2 * width - 1
             if first and read_to < live_from:

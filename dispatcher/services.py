@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.lately import Lately
+from tocsin.dispatcher.layouts import KnownLayouts
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.topics import Topics
 from tocsin.dispatcher.waiting import Load
@@ -74,4 +75,5 @@ class Services:
     calendars: CalendarCache
     load: Load
     audits: Audits
+    layouts: KnownLayouts
     observer: Observer

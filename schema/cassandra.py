@@ -19,7 +19,7 @@ import msgspec
 from tocsin.schema import cassandra_statements as cql
 from tocsin.schema.cassandra_access import Access
 from tocsin.schema.cassandra_driver import Call, CassandraSession, Rows
-from tocsin.schema.cassandra_initialise import initialise, read_settings
+from tocsin.schema.cassandra_initialise import initialise, open_settings, read_settings, replace_settings
 from tocsin.schema.cassandra_packs import PackWriter
 from tocsin.schema.cassandra_rows import (
     calendar_of,
@@ -115,13 +115,21 @@ class CassandraStore:
         """Connect and read the settings. Raises NotInitialised where tables are missing."""
         if self._create is not None:
             return await self.initialise(self._create)
-        return await self._start(lambda session: read_settings(session, self._access))
+        return await self._start(lambda session: open_settings(session, self._access))
 
     async def close(self) -> None:
         """Give back every connection; safe to call twice."""
         session, self._opened, self._packs = self._opened, None, None
         if session is not None:
             await session.close()
+
+    async def read_settings(self) -> Settings:
+        """The settings in force now, read serially."""
+        return await read_settings(self._session, self._access)
+
+    async def replace_settings(self, settings: Settings, expected: Settings) -> bool:
+        """Write the settings where those in force are the expected ones."""
+        return await replace_settings(self._session, settings, expected)
 
     async def server_times_ms(self) -> Sequence[int]:
         """The time of up to three coordinators."""

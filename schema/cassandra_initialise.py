@@ -34,6 +34,24 @@ _LOCKING = (cql.TAKE_LOCK, cql.READ_LOCK, cql.RELEASE_LOCK, cql.READ_SETTINGS, c
 
 
 async def read_settings(session: CassandraSession, access: Access) -> Settings:
+    """The settings in force, read serially. Raises NotInitialised, or SettingsError for another schema version."""
+    settings, _ = await _find_settings(session)
+    if settings is None:
+        raise NotInitialised(access.url)
+    require_schema_version(settings.schema_version, access.url)
+    return settings
+
+
+async def replace_settings(session: CassandraSession, settings: Settings, expected: Settings) -> bool:
+    """Write settings where those in force are the expected ones; by their text, which another release may order so."""
+    found, text = await _find_settings(session)
+    if found != expected:
+        return False
+    written = await session.run(cql.REPLACE_SETTINGS, (msgspec.json.encode(settings).decode(), text))
+    return bool(written.rows[0][0])
+
+
+async def open_settings(session: CassandraSession, access: Access) -> Settings:
     """The settings in force, with every statement prepared.
 
     Raises:
@@ -44,10 +62,7 @@ async def read_settings(session: CassandraSession, access: Access) -> Settings:
         raise NotInitialised(access.url)
     await session.use_keyspace()
     await session.prepare(_LOCKING)
-    settings, _ = await _find_settings(session)
-    if settings is None:
-        raise NotInitialised(access.url)
-    require_schema_version(settings.schema_version, access.url)
+    settings = await read_settings(session, access)
     if not (session.tables() or frozenset()) >= TABLES:
         raise NotInitialised(access.url)
     await session.prepare(cql.ALL)

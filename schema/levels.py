@@ -18,7 +18,7 @@ level, which nest in them (the number of ranges divides the number of sub-partit
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -73,8 +73,11 @@ class Layout(msgspec.Struct, frozen=True):
     sub_partitions: int
 
 
-class Levels(msgspec.Struct, frozen=True):
-    """The geometry of a store: which position lies in which bucket, and which buckets a range reads."""
+class Levels(msgspec.Struct):
+    """The geometry of a store: which position lies in which bucket, and which buckets a range reads.
+
+    All of it stands for ever but for the layouts, of which more may become known.
+    """
 
     timing: Timing
     shard_ranges: int
@@ -88,6 +91,11 @@ class Levels(msgspec.Struct, frozen=True):
                 )
         if not self.layouts or FAR_SUB_PARTITIONS % self.shard_ranges:
             raise SettingsError(f"shard_ranges ({self.shard_ranges}) must divide {FAR_SUB_PARTITIONS}")
+
+    def learn(self, layouts: Iterable[Layout]) -> None:
+        """Take in layouts that were set since; what is known stays. Raises SettingsError for one that cannot be."""
+        known = tuple(sorted({*self.layouts, *layouts}, key=lambda layout: layout.from_ms))
+        self.layouts = Levels(self.timing, self.shard_ranges, known).layouts
 
     def shard_range(self, schedule_id: str) -> int:
         """The range that owns this id."""

@@ -126,6 +126,14 @@ class SqliteStore:
             if thread is not None:
                 await thread.close()
 
+    async def read_settings(self) -> Settings:
+        """The settings in force now."""
+        return await self._submit(self._source.read_settings, writes=False)
+
+    async def replace_settings(self, settings: Settings, expected: Settings) -> bool:
+        """Write the settings where those in force are the expected ones."""
+        return await self._submit(lambda at: self._source.replace_settings(at, settings, expected), writes=True)
+
     async def server_times_ms(self) -> Sequence[int]:
         """The host's time: there is one coordinator, this process."""
         return (self._clock.wall_ms(),)

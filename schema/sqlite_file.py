@@ -82,6 +82,13 @@ class Source(NamedTuple):
         require_schema_version(settings.schema_version, self.url)
         return settings
 
+    def replace_settings(self, connection: sqlite3.Connection, settings: Settings, expected: Settings) -> bool:
+        """Write settings where those in force are the expected ones; run within a transaction that writes."""
+        if self.read_settings(connection) != expected:
+            return False
+        connection.execute(sql.WRITE_SETTINGS, (msgspec.json.encode(settings).decode(),))
+        return True
+
     def _check(self, *, create: bool) -> None:
         if sqlite3.sqlite_version_info < sql.SQLITE_VERSION_MIN:
             needed = ".".join(map(str, sql.SQLITE_VERSION_MIN))

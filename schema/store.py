@@ -136,6 +136,12 @@ class Store(Protocol):
     async def close(self) -> None:
         """Give back every connection; safe to call twice."""
 
+    async def read_settings(self) -> Settings:
+        """The settings in force now, read serially: a change of unknown outcome is settled by it."""
+
+    async def replace_settings(self, settings: Settings, expected: Settings) -> bool:
+        """Write the settings where those in force are the expected ones; a conditional write."""
+
     async def server_times_ms(self) -> Sequence[int]:
         """The server's time in its reply, one reading per coordinator asked (three where there are), ms UTC."""
 

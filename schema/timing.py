@@ -31,6 +31,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     far_limit_ms: int = 400 * DAY_MS
     #: A minute is sealed this long before it starts.
     lead_ms: int = 10 * SECOND_MS
+    #: A new layout of minutes is made known this long before it holds; an owner reads no minute without having looked.
+    layout_notice_ms: int = 10 * MINUTE_MS
     #: The owner seals near at least this often.
     tick_ms: int = 250
     #: The owner seals near at most this often.
@@ -105,6 +107,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             (self.tick_ms < self.lead_ms < self.minute_ms, "lead_ms must lie between tick_ms and minute_ms"),
             (self.minute_ms < self.far_seal_ms <= self.far_from_ms, "far_seal_ms must lie within far_from_ms"),
             (self.day_ms % self.minute_ms == 0, "day_ms must be whole minutes"),
+            (
+                self.lead_ms + 2 * self.minute_ms <= self.layout_notice_ms,
+                "layout_notice_ms must exceed lead_ms and two minute_ms",
+            ),
             (
                 self.far_from_ms + self.day_ms <= self.far_limit_ms,
                 "far_limit_ms must reach a day that is not sealed yet",

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tocsin.schema.errors import ScheduleNotFound
+from tocsin.schema.levels import Layout
 from tocsin.schema.schedules import ScheduleRow, State
 from tocsin.schema.store import Lease, Store
 
@@ -186,6 +187,19 @@ async def test_ranges_are_acquired_side_by_side(store: Store, second_store: Stor
     )
     assert all(taken)
     assert {each.owner for each in await store.read_leases()} == {"d1"}
+
+
+# Settings
+
+
+async def test_settings_change_where_they_are_the_expected_ones(store: Store, second_store: Store) -> None:
+    found = await store.read_settings()
+    wider = msgspec.structs.replace(found, layouts=(*found.layouts, Layout(found.layouts[-1].from_ms + 60_000, 32)))
+    assert await store.replace_settings(wider, found)
+    assert not await second_store.replace_settings(found, found)
+    assert await second_store.read_settings() == wider
+    assert await second_store.replace_settings(found, wider)
+    assert await store.read_settings() == found
 
 
 # Processes

@@ -10,15 +10,20 @@ from simulation import extra_runs
 from simulation.clocks import EPOCH_MS, HostClock
 from simulation.event_loop import Process
 from simulation.history import Acknowledged, History
-from simulation.scenario import TIMING, Audit, Call, ExtraRun, Herd, Scenario, Wanted
+from simulation.scenario import TIMING, Audit, Call, ExtraRun, Herd, Scenario, SetLayout, Wanted
 from simulation.traps import Trap
 from tocsin.producer.arming import arm_again
+from tocsin.producer.layouts import set_layout
+from tocsin.producer.persistence import Persistence
 from tocsin.producer.results import Change, ChangeOutcome, Schedule
 from tocsin.producer.scheduler import AsyncScheduler
+from tocsin.schema.clock import StoreClock
 from tocsin.schema.errors import OutcomeUnknown, StoreTimeout, StoreUnavailable, TocsinError
 from tocsin.schema.instants import to_datetime
+from tocsin.schema.levels import Layout
 from tocsin.schema.recurrence import AnyRecurrence, Cron, Every, Once
 from tocsin.schema.store import Store
+from tocsin.schema.timing import Timing
 
 #: How long one call may take, and how often it is repeated while its outcome is unknown.
 CALL_TIMEOUT = timedelta(seconds=8)
@@ -30,6 +35,7 @@ class World(Protocol):
 
     history: History
     scenario: Scenario
+    timing: Timing
 
     def start(self, process: Process, main: Callable[[], Awaitable[None]], traps: tuple[Trap, ...]) -> None:
         """Start a process."""
@@ -106,6 +112,31 @@ class Clients:
                 history.note(f"the audit of {audit.schedule_id} gives up: {error!r}")
 
         self._world.start(self._process(f"audit-{audit.schedule_id}"), insert, audit.traps)
+
+    def set_layout(self, event: SetLayout) -> None:
+        """A process that lets a layout hold from an instant on, and says so where it is refused."""
+
+        async def change() -> None:
+            store, timing = self._world.store(), self._world.timing
+            clock = self._world.clock(skew_ms=0)
+            store_clock, persistence = (
+                StoreClock(store, clock, skew_ms_max=timing.skew_ms_max),
+                Persistence(clock, timing),
+            )
+            await persistence.until_answered(store_clock.refresh)
+            layout = Layout(EPOCH_MS + event.from_ms, event.sub_partitions)
+            deadline = clock.monotonic_ms() + CALL_TIMEOUT // timedelta(milliseconds=1)
+            try:
+                await set_layout(
+                    store, layout, timing=timing, store_clock=store_clock, persistence=persistence, deadline=deadline
+                )
+            except TocsinError as error:
+                self._world.history.refused.append(type(error).__name__)
+                self._world.history.note(f"a layout of {event.sub_partitions} is refused: {error!r}")
+            else:
+                self._world.history.note(f"a layout of {event.sub_partitions} holds from {event.from_ms} on")
+
+        self._world.start(self._process("layout"), change, event.traps)
 
     def extra_run(self, run: ExtraRun) -> None:
         """A process that sends, recalls, triggers or backfills."""

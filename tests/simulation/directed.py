@@ -19,6 +19,7 @@ from simulation.scenario import (
     HostFault,
     Outage,
     Scenario,
+    SetLayout,
     StoreClockStep,
     Wanted,
 )
@@ -201,6 +202,33 @@ def audited_all_along(random: Random) -> list[Event]:
     return events
 
 
+def split_while_busy(random: Random) -> list[Event]:
+    """Minutes are split anew under load; clients know at once, owners stand still and may not have heard."""
+    creates = [
+        Call(
+            at_ms=5_000 + 300 * number,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(period_ms=1_500 + 700 * number, anchor_ms=100 * number),
+        )
+        for number in range(6)
+    ]
+    # Senders that start after the change have read the new settings; a timer is one write, and nothing heals it.
+    timers = [
+        ExtraRun(at_ms=random.randint(due - 35_000, due - 5_000), operation="send", name=f"t{number}", due_ms=due)
+        for number, due in enumerate(range(55_000, 85_000, 700))
+    ]
+    stop = Trap(action="pause", call="write_frontier", sent=False, duration_ms=random.randint(20_000, 30_000))
+    return [
+        *creates,
+        *timers,
+        SetLayout(at_ms=8_000, from_ms=60_000, sub_partitions=16),
+        # Too near: an owner may have looked just before.
+        SetLayout(at_ms=60_000, from_ms=70_000, sub_partitions=32),
+        *(HostFault(at_ms=9_000 + random.randint(0, 25_000), host=host, trap=stop) for host in range(3)),
+    ]
+
+
 def _slow_timers(random: Random, minute: int, *, stall_ms: tuple[int, int]) -> list[Event]:
     sealed_at = minute * TIMING.minute_ms + SEAL_MS
     timers: list[Event] = []
@@ -229,6 +257,7 @@ DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
         (cascader_dies, NetworkFaults()),
         (away_longer_than_rows_live, NetworkFaults(slow=0.1)),
         (audited_all_along, NetworkFaults(slow=0.1)),
+        (split_while_busy, NetworkFaults(slow=0.1)),
     )
 }
 #: How long nodes keep what was due, where a scenario is about that.
@@ -249,4 +278,5 @@ def scenario_of(job: Job) -> Scenario:
         events=tuple(events),
         retention_ms=RETENTION_MS.get(name),
         audits=make is audited_all_along,
+        layout_notice_ms=22_500 if make is split_while_busy else None,
     )

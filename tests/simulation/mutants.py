@@ -16,6 +16,8 @@ LEVELS = "tocsin.schema.levels"
 OWNER = "tocsin.dispatcher.owner"
 READING = "tocsin.dispatcher.reading"
 DISPATCH = "tocsin.dispatcher.dispatch"
+LAYOUTS = "tocsin.dispatcher.layouts"
+SET_LAYOUT = "tocsin.producer.layouts"
 AUDITS = "tocsin.dispatcher.audits"
 AUDIT = "tocsin.producer.audit"
 WAITING = "tocsin.dispatcher.waiting"
@@ -221,6 +223,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "owed_from = held + 1 - self._levels.timing.misfire_grace_ms",
         "owed_from = held + 1",
         ("away_longer_than_rows_live", 4),
+    ),
+    _mutant(
+        "a minute is read without a look at the layouts",
+        OWNER,
+        "            await self._services.layouts.until_known(seal)\n",
+        "",
+        ("split_while_busy", 0),
+    ),
+    _mutant(
+        "layouts are looked at once",
+        LAYOUTS,
+        "began + self._levels.timing.layout_notice_ms",
+        "began + 9 * self._levels.timing.layout_notice_ms",
+        ("split_while_busy", 0),
+    ),
+    _mutant(
+        "a layout may hold soon",
+        SET_LAYOUT,
+        "soonest = now + 2 * timing.layout_notice_ms",
+        "soonest = now",
+        ("split_while_busy", 0),
     ),
     _mutant(
         "a chain that meets itself goes on twice",

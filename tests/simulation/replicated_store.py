@@ -46,6 +46,14 @@ class ReplicatedStore(ReplicatedTables):
     async def close(self) -> None:
         """Nothing is held."""
 
+    async def read_settings(self) -> Settings:
+        return await self.open()
+
+    async def replace_settings(self, settings: Settings, expected: Settings) -> bool:
+        transactions = self._cluster.transactions
+        apply = partial(transactions.replace_settings, settings, expected)
+        return await self._call("replace_settings", lambda: transactions.submit(apply))
+
     async def server_times_ms(self) -> Sequence[int]:
         return await self._read("server_times_ms", self._cluster.clock_of)
 

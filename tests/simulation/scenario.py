@@ -93,6 +93,15 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     traps: tuple[Trap, ...] = ()
 
 
+class SetLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="layout"):
+    """An operator splits minutes into another number of parts from an instant on."""
+
+    at_ms: int
+    from_ms: int
+    sub_partitions: int
+    traps: tuple[Trap, ...] = ()
+
+
 class ExtraRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="extra"):
     """A client process that sends a timer, and may recall it, or triggers or backfills a schedule."""
 
@@ -175,6 +184,7 @@ Event = (
     | Herd
     | Audit
     | ExtraRun
+    | SetLayout
     | HostFault
     | Leave
     | Outage
@@ -198,6 +208,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     broker_slow: float = 0
     #: How long the nodes keep what was due; None: longer than any run.
     retention_ms: int | None = None
+    #: How long before it holds a layout is made known; None: longer than any run.
+    layout_notice_ms: int | None = None
     #: Whether dispatchers audit everything all along.
     audits: bool = False
     events: tuple[Event, ...] = ()

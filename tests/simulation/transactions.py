@@ -98,6 +98,12 @@ class Transactions:
             self.leases.setdefault(shard_range, free)
         return self.settings
 
+    def replace_settings(self, settings: Settings, expected: Settings) -> bool:
+        if self.settings != expected:
+            return False
+        self.settings = settings
+        return True
+
     def insert_schedule(self, row: ScheduleRow) -> ScheduleRow | None:
         current = self.schedules.get(row.schedule_id)
         if current is None:

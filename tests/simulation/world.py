@@ -35,6 +35,7 @@ from simulation.scenario import (
     Outage,
     ReplicaDown,
     Scenario,
+    SetLayout,
     StoreClockStep,
     TopicFailing,
 )
@@ -60,6 +61,8 @@ class World:
         self.timing = TIMING
         if scenario.retention_ms is not None:
             self.timing = msgspec.structs.replace(TIMING, retention_ms=scenario.retention_ms)
+        if scenario.layout_notice_ms is not None:
+            self.timing = msgspec.structs.replace(TIMING, layout_notice_ms=scenario.layout_notice_ms)
         self.settings = Settings(genesis=EPOCH_MS - 1_000, shard_ranges=SHARD_RANGES, layouts=LAYOUTS)
         self.random = Random(scenario.seed)
         self.history = History(self.true_ms, LEVELS.shard_range)
@@ -146,6 +149,8 @@ class World:
                 self.clients.audit(event)
             case ExtraRun():
                 self.clients.extra_run(event)
+            case SetLayout():
+                self.clients.set_layout(event)
             case HostFault():
                 self.hosts[event.host].lay(event.trap)
                 self._disturb(event.trap.action, event.trap.duration_ms + TIMING.lease_ttl_ms * 2, f"host {event.host}")

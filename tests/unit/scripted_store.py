@@ -31,6 +31,8 @@ CALLS = (
     "insert_schedule",
     "replace_schedule",
     "server_times_ms",
+    "read_settings",
+    "replace_settings",
 )
 
 

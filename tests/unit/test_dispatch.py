@@ -13,6 +13,7 @@ from unit.scripted_store import World, a_world
 from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.dispatch import CHUNK, Dispatch
 from tocsin.dispatcher.lately import Lately, identity
+from tocsin.dispatcher.layouts import KnownLayouts
 from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.topics import Topics
@@ -107,6 +108,12 @@ class Desk:
                 store_clock=world.store_clock,
                 clock=world.clock,
                 slow=False,
+            ),
+            layouts=KnownLayouts(
+                world.store,  # type: ignore[arg-type]
+                world.levels,
+                world.store_clock,
+                Persistence(world.clock, timing),
             ),
             observer=self.heard,  # type: ignore[arg-type]
         )
