@@ -33,6 +33,7 @@ lint: .venv/test ## ruff, mypy strict, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy examples
 	@cd .typecheck && ../$(BIN)/lint-imports --no-cache --config ../pyproject.toml
 
 bench: .venv/test ## Benchmarks, as ratios to a bare loop in the same run

@@ -3,6 +3,9 @@
 Time stands still while anything can be done, a callback that is ready or a file that is readable. Then it jumps to the
 next timer. So code that waits for an hour takes as long as what it does in that hour. Threads are not waited for: what
 they do takes no virtual time, or any.
+
+A long stretch of time may be turned in strides: every timer is late by up to a stride, as on a host that is slow, and
+whoever looks around once a second is asked less often.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ class _TurningSelector(selectors.DefaultSelector):
     """Lets time pass instead of waiting."""
 
     now = 0.0
+    #: While time is turned in strides: how long they are, and until when.
+    stride = 0.0
+    strides_until = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         found = super().select(0)
@@ -22,7 +28,7 @@ class _TurningSelector(selectors.DefaultSelector):
             return found
         if timeout is None:  # Nothing is timed: somebody outside will have to speak.
             return super().select(None)
-        self.now += timeout
+        self.now += max(timeout, min(self.stride, self.strides_until - self.now))
         return []
 
 
@@ -36,6 +42,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._turning.now
+
+    def stride(self, stride: float, until: float) -> None:
+        """Let time pass in strides, in seconds, until so many seconds since the loop was made."""
+        self._turning.stride, self._turning.strides_until = stride, until
 
 
 class VirtualClock:

@@ -26,21 +26,27 @@ from tocsin.dispatcher.virtual_loop import VirtualClock, VirtualLoop
 from tocsin.producer.blocking import Scheduler
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.schema.errors import InvalidSchedule
-from tocsin.schema.instants import MINUTE_MS, SECOND_MS, ceil_ms, to_datetime
+from tocsin.schema.instants import HOUR_MS, MINUTE_MS, SECOND_MS, ceil_ms, to_datetime
 from tocsin.schema.levels import Layout
 from tocsin.schema.sqlite import SqliteStore
 from tocsin.schema.store import Settings
 from tocsin.schema.timing import Timing
 
-#: A dispatcher that looks once a second and meets no other one: an hour passes in two thousand looks, not in twenty.
+#: A dispatcher that looks once a second, and meets no other one.
 _TIMING: Final = Timing(
     tick_ms=SECOND_MS,
-    heartbeat_ms=MINUTE_MS,
-    lease_ttl_ms=10 * MINUTE_MS,
-    lease_margin_ms=MINUTE_MS,
-    frontier_reread_ms=MINUTE_MS,
-    clock_refresh_ms=MINUTE_MS,
+    near_slot_ms=HOUR_MS,
+    far_check_ms=10 * MINUTE_MS,
+    heartbeat_ms=10 * MINUTE_MS,
+    lease_ttl_ms=100 * MINUTE_MS,
+    lease_margin_ms=10 * MINUTE_MS,
+    frontier_reread_ms=10 * MINUTE_MS,
+    clock_refresh_ms=10 * MINUTE_MS,
 )
+#: Much time is turned in strides, far shorter than it takes for what is late to count as missed …
+STRIDE_SECONDS: Final = 45.0
+#: … but for the end, which is looked at closely.
+CLOSELY_SECONDS: Final = 120.0
 #: How much longer than asked for a turn of the clock may take: two looks, and the margin of an entry placed just now.
 SETTLE_MS: Final = 3 * SECOND_MS
 #: Turned further at once, the dispatcher's work would take minutes of real time; turn it in parts then.
@@ -157,7 +163,9 @@ class Workbench:
         return self._loop.run_until_complete(call)
 
     async def _advance_to(self, target: int) -> list[Received]:
-        await self._clock.sleep_ms(target - self._clock.wall_ms())
+        duration_ms = target - self._clock.wall_ms()
+        self._loop.stride(STRIDE_SECONDS, until=self._loop.time() + duration_ms / SECOND_MS - CLOSELY_SECONDS)
+        await self._clock.sleep_ms(duration_ms)
         while (await self._store.read_frontier(0)).committed < target + SETTLE_MS - _TIMING.tick_ms:
             if self._running.done():
                 await self._running  # It has failed, and says why.

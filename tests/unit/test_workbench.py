@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
 
 import tocsin
-from tocsin import Cron, Daily, Every, InvalidSchedule, NewSchedule, Once, Workbench
+from tocsin import Cron, Daily, Every, InvalidSchedule, NewSchedule, Once, Received, Workbench
 from tocsin.dispatcher.workbench import SETTLE_MS
 
 START = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -47,6 +48,25 @@ def test_nothing_due_later_than_asked_for_is_handed_out_and_nothing_is_lost_betw
     first = START + timedelta(hours=1)
     assert due == [first + timedelta(seconds=number) for number in range(len(due))]
     assert due[-1] > first
+
+
+def test_a_long_turn_gives_what_many_short_ones_give_and_nothing_is_missed() -> None:
+    def turned(*durations: timedelta) -> list[Received]:
+        with Workbench(start=START) as bench:
+            for seconds in (45, 600, 3_601):
+                bench.scheduler.create(f"s{seconds}", Every(timedelta(seconds=seconds), anchor=START), topic="t")
+            bench.scheduler.create("jitters", Cron("*/5 * * * *"), topic="t", jitter=timedelta(minutes=2))
+            bench.scheduler.create("expires", Cron("7 * * * *"), topic="t", expires_after=timedelta(seconds=90))
+            records = [record for duration in durations for record in bench.advance(duration)]
+        # Each turn takes a little more than was asked for.
+        ended = [replace(record, version=0) for record in records if record.due <= START + timedelta(hours=6)]
+        return sorted(ended, key=lambda record: (record.due, record.key))
+
+    long = turned(timedelta(hours=6))
+    short = turned(*[timedelta(minutes=1)] * 360)
+    assert long == short
+    assert len(long) > 500
+    assert {record.missed for record in long} == {0}
 
 
 def test_a_schedule_that_is_due_in_a_moment_is_there_at_the_next_turn(bench: Workbench) -> None:
