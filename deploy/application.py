@@ -11,6 +11,7 @@ import typer
 from tocsin.deploy import (
     apply,
     audit,
+    backup,
     bench,
     bucket,
     calendar,
@@ -64,6 +65,7 @@ _MODULES = (
     dead_letters,
     audit,
     layout,
+    backup,
     bench,
 )
 

@@ -60,7 +60,7 @@ def audit(
     console().print(table)
     console().print(
         f"checked {report.count:,}, armed again {report.armed.total():,}, moved {report.moved.total():,}, "
-        f"strays ended {report.strays.total():,}"
+        f"strays ended {report.strays.total():,}, removed as long ended {report.removed.total():,}"
         + (f", left alone as unreadable {report.unreadable.total():,}" if report.unreadable else "")
     )
 
@@ -72,7 +72,7 @@ def fields_of(report: AuditReport) -> dict[str, Any]:
     for (tenant, state), count in sorted(report.checked.items()):
         states[state] += count
         tenants.setdefault(tenant, {})[state] = count
-    counts = {name: getattr(report, name) for name in ("armed", "moved", "strays", "unreadable")}
+    counts = {name: getattr(report, name) for name in ("armed", "moved", "strays", "removed", "unreadable")}
     for name, by_tenant in counts.items():
         for tenant, count in by_tenant.items():
             tenants.setdefault(tenant, {})[name] = count

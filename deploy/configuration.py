@@ -75,6 +75,10 @@ class Configuration(BaseSettings):
     #: Where /metrics, /healthz and /readyz are: host:port, or `off`. Port 0: the system chooses one.
     metrics: str = "127.0.0.1:0"
     log: Literal["auto", "text", "json"] = "auto"
+    #: Records a second of one dispatcher process, by topic; a topic without one is not limited.
+    topic_rates: dict[str, int] = {}
+    #: Schedules a second that one command creates for a tenant, by its name; `*`: for every other.
+    create_rates: dict[str, int] = {}
     timing: dict[str, int] = {}
     publisher: dict[str, int | str] = {}
 

@@ -32,6 +32,7 @@ from tocsin.dispatcher.measured import CallMetrics, MeasuredPublisher, measured_
 from tocsin.dispatcher.metrics import Metrics
 from tocsin.dispatcher.observers import Observers
 from tocsin.dispatcher.progress import RangeProgress, read_progress
+from tocsin.dispatcher.rate_limit import RateLimit
 from tocsin.dispatcher.sink import open_publisher
 from tocsin.schema.clock import StoreClock, SystemClock
 from tocsin.schema.errors import StoreTimeout, StoreUnavailable
@@ -140,6 +141,8 @@ async def run_dispatcher(
     )
     if configuration.allowed_topics:
         publisher = AllowList(publisher, configuration.allowed_topics)
+    if configuration.topic_rates:
+        publisher = RateLimit(publisher, configuration.topic_rates, SystemClock())
     clock = SystemClock()
     metrics, calls = Metrics(), CallMetrics()
     store = measured_store(open_store(configuration.store, timing=timing, create=create), calls, clock)

@@ -94,6 +94,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin dead-letters replay --reason unknown_topic",
     ),
     "bucket": ("tocsin bucket show +5m", "tocsin bucket show 2026-12-01T10:00Z -o json"),
+    "backup": ("tocsin backup tuesday.jsonl.gz",),
+    "restore": (
+        "tocsin restore tuesday.jsonl.gz --store cassandra://c1,c2,c3/again",
+        "tocsin restore tuesday.jsonl.gz --since 2026-12-01T09:59Z",
+    ),
     "layout": ("tocsin layout show", "tocsin layout set --sub-partitions 512 --from +2h"),
     "audit": ("tocsin audit", "tocsin audit --rate 500 -o json", "tocsin audit --zone Africa/Casablanca"),
 }

@@ -14,6 +14,7 @@ from tocsin.schema.fresh_ids import FreshIds
 from tocsin.schema.levels import Levels
 from tocsin.schema.open_store import open_store
 from tocsin.schema.store import Settings, Store
+from tocsin.schema.timing import Timing
 
 
 class Opened(NamedTuple):
@@ -38,19 +39,24 @@ async def opened(configuration: Configuration) -> AsyncIterator[Opened]:
     store = open_store(configuration.store, timing=timing)
     settings = await store.open()
     try:
-        clock = SystemClock()
-        levels = Levels(timing, settings.shard_ranges, settings.layouts)
-        store_clock = StoreClock(store, clock, skew_ms_max=timing.skew_ms_max)
-        await store_clock.refresh()
-        inserter = Inserter(
-            store,
-            levels,
-            store_clock=store_clock,
-            clock=clock,
-            frontiers=Frontiers(store, clock, timing),
-            new_id=FreshIds(),
-            marks_late=False,
-        )
-        yield Opened(store, settings, levels, clock, store_clock, inserter)
+        yield await attached(store, settings, timing)
     finally:
         await store.close()
+
+
+async def attached(store: Store, settings: Settings, timing: Timing) -> Opened:
+    """What commands need of a store that is open; whoever opened it closes it."""
+    clock = SystemClock()
+    levels = Levels(timing, settings.shard_ranges, settings.layouts)
+    store_clock = StoreClock(store, clock, skew_ms_max=timing.skew_ms_max)
+    await store_clock.refresh()
+    inserter = Inserter(
+        store,
+        levels,
+        store_clock=store_clock,
+        clock=clock,
+        frontiers=Frontiers(store, clock, timing),
+        new_id=FreshIds(),
+        marks_late=False,
+    )
+    return Opened(store, settings, levels, clock, store_clock, inserter)

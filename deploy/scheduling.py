@@ -26,6 +26,7 @@ def with_scheduler(store: str | None, work: Callable[[AsyncScheduler], Awaitable
             configuration.store,
             timeout=timedelta(milliseconds=configuration.timeout_ms),
             timing=configuration.protocol_timing(),
+            creates_per_second=configuration.create_rates,
         )
         async with scheduler:
             return await work(scheduler)

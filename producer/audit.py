@@ -2,7 +2,11 @@
 
 For each schedule it arms what should be armed, by the rule of arming.py, harmless where it is armed already; and it
 repeats the change marker of a change whose replaced chain may still be about, so that what should have ended ends. It
-is what heals a store after an outage longer than retention, a restore, a replaced node, or new zone rules.
+is what heals a store after an outage longer than retention, a restore, a replaced node, or new zone rules. And it takes
+leave of schedules that ended long ago: `ended_kept_ms` after the last occurrence or the cancel their rows are removed,
+by a conditional write, so that one who changed them meanwhile wins. A time to live would not do: rows are inserted and
+updated conditionally, an instant may lie beyond the longest time to live that Cassandra takes (20 years), and an update
+that shortens it leaves the key behind. By then nothing of the schedule waits anywhere, and the id may be used again.
 
 Three ways to walk:
 
@@ -30,10 +34,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
-from tocsin.producer.arming import arm_again
+from tocsin.producer.arming import arm_again, entry_due_from
 from tocsin.producer.insert import Inserter
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.clock import Clock, StoreClock
@@ -61,6 +66,8 @@ class AuditReport:
     strays: Counter[str] = field(default_factory=Counter)
     #: Schedules of the zone that have a new version, by tenant.
     moved: Counter[str] = field(default_factory=Counter)
+    #: Schedules removed, by tenant: they had ended long ago.
+    removed: Counter[str] = field(default_factory=Counter)
     #: Schedules whose rule a newer release wrote and this one cannot read, by tenant; they are left alone.
     unreadable: Counter[str] = field(default_factory=Counter)
 
@@ -174,6 +181,11 @@ class Audit:
 
     async def _audit(self, rows: Sequence[ScheduleRow], report: AuditReport) -> None:
         now = self._store_clock.now_ms()
+        ended = [row for row in rows if has_ended(row, now - self._levels.timing.ended_kept_ms)]
+        if ended:
+            await asyncio.gather(*(self._remove(row) for row in ended))
+            report.removed.update(row.tenant for row in ended)
+            rows = [row for row in rows if row not in ended]
         report.checked.update((row.tenant, row.state.value) for row in rows)
         for row in rows:
             if row.replaced and row.until >= now:
@@ -181,6 +193,11 @@ class Audit:
                 report.strays[row.tenant] += 1
         for _, (tenant, together) in _grouped(rows, self._levels):
             report.armed[tenant] += await arm_again(self._inserter, together, now)
+
+    async def _remove(self, row: ScheduleRow) -> None:
+        """Remove the row as it was read; where somebody has changed it meanwhile it stays."""
+        remove = partial(self._store.remove_schedule, row.schedule_id, row.version)
+        await self._persistence.until_answered(remove)
 
     async def _end_replaced(self, row: ScheduleRow) -> None:
         def marker_at(position: int) -> Marker:
@@ -193,6 +210,15 @@ class Audit:
             )
 
         await self._inserter.insert_marker(self._levels.shard_range(row.schedule_id), marker_at)
+
+
+def has_ended(row: ScheduleRow, by: int) -> bool:
+    """Whether a schedule ended before this instant (ms UTC): cancelled, or with no occurrence due from it on."""
+    if row.updated_at >= by or row.until >= by:
+        return False
+    if row.state is State.CANCELLED:
+        return True
+    return row.state is State.ACTIVE and entry_due_from(row, by) is None
 
 
 def _grouped(rows: Iterable[ScheduleRow], levels: Levels) -> Iterator[tuple[int, tuple[str, list[ScheduleRow]]]]:

@@ -70,12 +70,14 @@ class AsyncScheduler(StoreClient):
             InvalidSchedule: a field is refused; nothing was written.
             ScheduleExists: the id is taken by other content.
             OutcomeUnknown: repeat the same call (with the same id).
+            Overloaded: the tenant creates faster than `creates_per_second` allows.
         """
         try:
             schedule = NewSchedule(schedule_id=schedule_id, recurrence=recurrence, topic=topic, **definition)
         except TypeError as error:
             raise InvalidSchedule("definition", sorted(definition), str(error)) from error
         known = self._identified(schedule)
+        self._quotas.require(known.tenant)
         return await self._create(known, generated=known is not schedule)
 
     async def create_many(self, schedules: Iterable[NewSchedule]) -> AsyncIterator[CreateResult]:
@@ -88,6 +90,7 @@ class AsyncScheduler(StoreClient):
 
         async def create(schedule: NewSchedule) -> CreateResult:
             known = self._identified(schedule)
+            await self._quotas.wait(known.tenant)
             return await result_of(str(known.schedule_id), self._create(known, generated=known is not schedule))
 
         async for result in in_order(schedules, create):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Self
 
@@ -14,6 +14,7 @@ from tocsin.producer.extra_runs import ExtraRuns
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.gathering import GatheringInserter
 from tocsin.producer.persistence import Persistence
+from tocsin.producer.quotas import Quotas
 from tocsin.producer.timers import Timers
 from tocsin.schema.clock import Clock, StoreClock, SystemClock
 from tocsin.schema.fresh_ids import FreshIds
@@ -36,6 +37,8 @@ class StoreClient:
         timing: the durations of the protocol.
         clock: the host's clock.
         new_id: makes fresh ids of 16 bytes; random by default.
+        creates_per_second: how many schedules a second this client creates for a tenant, by its name; `*`: for every
+            other. See quotas.py.
 
     Raises:
         SettingsError: the URL is malformed.
@@ -50,6 +53,7 @@ class StoreClient:
         timing: Timing | None = None,
         clock: Clock | None = None,
         new_id: Callable[[], bytes] | None = None,
+        creates_per_second: Mapping[str, int] | None = None,
     ) -> None:
         self._timing = timing or Timing()
         self._clock = clock or SystemClock()
@@ -57,6 +61,7 @@ class StoreClient:
         self._store = open_store(store, timing=self._timing, clock=self._clock) if isinstance(store, str) else store
         self._timeout_ms = int(timeout / timedelta(milliseconds=1))
         self._new_id = new_id or FreshIds()
+        self._quotas = Quotas(creates_per_second or {}, self._clock)
         self._store_clock = StoreClock(self._store, self._clock, skew_ms_max=self._timing.skew_ms_max)
         self._clock_read_at = 0
         self._clock_turn = asyncio.Lock()

@@ -227,6 +227,10 @@ class CassandraStore:
         answer = await self._session.run(cql.REPLACE_SCHEDULE, values)
         return None if _applied(answer) else await self._not_applied(row)
 
+    async def remove_schedule(self, schedule_id: str, expected_version: int) -> bool:
+        """Remove the row where the id is at this version. False: it is at another, or gone."""
+        return _applied(await self._session.run(cql.REMOVE_SCHEDULE, (schedule_id, expected_version)))
+
     async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
         """Write the first row of an id that was generated for it, older than any change that can follow."""
         timestamp = row.created_at * 1000 - FRESH_AGE_US

@@ -125,6 +125,7 @@ REPLACE_SCHEDULE = _conditional("""
         topic = ?, tags = ?, created_at = ?, updated_at = ?, note = ?
     WHERE schedule_id = ? IF version = ?
 """)
+REMOVE_SCHEDULE = _conditional("DELETE FROM schedules WHERE schedule_id = ? IF version = ?")
 READ_SCHEDULE = _serial_read(f"{_SELECT_SCHEDULES} WHERE schedule_id = ?")
 WALK_SCHEDULES = _read("SELECT schedule_id FROM schedules WHERE token(schedule_id) > ? AND token(schedule_id) <= ?")
 _FITS = {"tenant": "tenant = ?", "tag": "tags CONTAINS ?", "state": "state = ?", "topic": "topic = ?"}
@@ -231,6 +232,7 @@ ALL: tuple[Statement, ...] = (
     INSERT_SCHEDULE,
     INSERT_FRESH_SCHEDULE,
     REPLACE_SCHEDULE,
+    REMOVE_SCHEDULE,
     READ_SCHEDULE,
     WALK_SCHEDULES,
     KEEP_REQUEST,

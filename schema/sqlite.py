@@ -227,6 +227,10 @@ class SqliteStore:
 
         return await self._submit(work, writes=True)
 
+    async def remove_schedule(self, schedule_id: str, expected_version: int) -> bool:
+        """Remove the row where the id is at this version. False: it is at another, or gone."""
+        return bool(await self._execute(sql.REMOVE_SCHEDULE, (schedule_id, expected_version)))
+
     async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
         """Write the first row of an id that was generated for it. Its repeat changes nothing, whatever came between."""
         await self._execute(sql.INSERT_SCHEDULE, sql.schedule_parameters(row))

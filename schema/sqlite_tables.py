@@ -156,8 +156,20 @@ _CREATE_TABLES = (
 
 MIGRATIONS = (
     Migration(1, expand=_CREATE_TABLES),
-    # How far the slow audit is, so that the next owner of a range goes on where the last one stopped.
-    Migration(2, expand=("ALTER TABLE frontier ADD COLUMN audited INTEGER",)),
+    # How far the slow audit is, so that the next owner of a range goes on where the last one stopped; and what becomes
+    # of the tags of a schedule that leaves.
+    Migration(
+        2,
+        expand=(
+            "ALTER TABLE frontier ADD COLUMN audited INTEGER",
+            """
+            CREATE TRIGGER IF NOT EXISTS tags_of_a_removed_schedule AFTER DELETE ON schedules
+            BEGIN
+                DELETE FROM schedule_tags WHERE schedule_id = OLD.schedule_id;
+            END
+            """,
+        ),
+    ),
 )
 
 HAS_TABLES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'settings'"
@@ -185,6 +197,7 @@ READ_MARKERS = """
     WHERE shard_range = ? AND (position, schedule_id, version) > (?, ?, ?) AND position <= ?
     ORDER BY position, schedule_id, version LIMIT ?
 """
+REMOVE_SCHEDULE = "DELETE FROM schedules WHERE schedule_id = ? AND version = ?"
 #: A register not named stays as it is: its new value is NULL, and the old one takes its place.
 WRITE_FRONTIER = """
     INSERT INTO frontier (shard_range, sealed_far, sealed_minute, sealed_near, committed, committed_far, audited)

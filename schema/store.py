@@ -191,6 +191,9 @@ class Store(Protocol):
             ScheduleNotFound: the id has no row.
         """
 
+    async def remove_schedule(self, schedule_id: str, expected_version: int) -> bool:
+        """Remove the row where the id is at this version; a conditional write. False: it is at another, or gone."""
+
     async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
         """Write the first row of an id that was generated for it, so that nobody else can ever have written one.
 

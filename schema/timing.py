@@ -82,6 +82,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     #: Entries stay readable this long after they were due.
     retention_ms: int = 7 * DAY_MS
 
+    #: A schedule leaves the store this long after its last occurrence, or after it was cancelled.
+    ended_kept_ms: int = 90 * DAY_MS
+
     @property
     def undecided_ms_max(self) -> int:
         """How long an undecided entry is asked about in all."""
@@ -121,6 +124,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             (self.marker_slack_ms < self.marker_limit_ms, "marker_slack_ms must be below marker_limit_ms"),
             (self.undecided_ms_max > self.commit_limit_ms, "undecided tries must outlast commit_limit_ms"),
             (self.jitter_ms_max < self.marker_limit_ms, "jitter_ms_max must be below marker_limit_ms"),
+            (
+                self.ended_kept_ms > self.marker_limit_ms + self.retention_ms,
+                "ended_kept_ms must exceed marker_limit_ms and retention_ms: nothing of a schedule may wait by then",
+            ),
         )
         for holds, sentence in relations:
             if not holds:

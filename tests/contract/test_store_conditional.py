@@ -11,7 +11,7 @@ import pytest
 
 from tocsin.schema.errors import ScheduleNotFound
 from tocsin.schema.levels import Layout
-from tocsin.schema.schedules import ScheduleRow, State
+from tocsin.schema.schedules import ScheduleFilter, ScheduleRow, State
 from tocsin.schema.store import Lease, Store
 
 from .conftest import GENESIS, SETTINGS, Fresh, Subject
@@ -143,6 +143,21 @@ async def test_a_serial_read_settles_a_write_whose_caller_gave_up(store: Store, 
         answer = await store.insert_schedule(other)
         assert answer in (None, *first.values())
         assert (await store.read_schedules([schedule_id]))[schedule_id] == (answer or other)
+
+
+async def test_a_row_is_removed_at_its_version_only_and_its_id_is_free_again(store: Store, fresh: Fresh) -> None:
+    first = row(fresh.schedule_id(), tags=frozenset({"one"}))
+    assert await store.insert_schedule(first) is None
+    assert not await store.remove_schedule(first.schedule_id, first.version + 1)
+    assert await store.read_schedules([first.schedule_id]) == {first.schedule_id: first}
+    assert await store.remove_schedule(first.schedule_id, first.version)
+    assert not await store.remove_schedule(first.schedule_id, first.version)
+    assert await store.read_schedules([first.schedule_id]) == {}
+    again = msgspec.structs.replace(first, version=first.version + 7, tags=frozenset({"two"}))
+    assert await store.insert_schedule(again) is None
+    assert await store.read_schedules([first.schedule_id]) == {first.schedule_id: again}
+    with_tag = [each.schedule_id async for page in store.list_schedules(ScheduleFilter(tag="one")) for each in page]
+    assert first.schedule_id not in with_tag
 
 
 # Leases

@@ -45,6 +45,11 @@ class ReplicatedTables(Client):
             raise ScheduleNotFound(row.schedule_id)
         return found
 
+    async def remove_schedule(self, schedule_id: str, expected_version: int) -> bool:
+        transactions = self._cluster.transactions
+        apply = partial(transactions.remove_schedule, schedule_id, expected_version)
+        return await self._call("commit", lambda: transactions.submit(apply))
+
     async def insert_fresh_schedule(self, row: ScheduleRow) -> None:
         transactions = self._cluster.transactions
         await self._call("insert_fresh", lambda: transactions.submit(lambda: transactions.insert_schedule(row)))

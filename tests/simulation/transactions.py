@@ -120,6 +120,13 @@ class Transactions:
         self._keep(row)
         return None
 
+    def remove_schedule(self, schedule_id: str, expected_version: int) -> bool:
+        current = self.schedules.get(schedule_id)
+        if current is None or current.version != expected_version:
+            return False
+        del self.schedules[schedule_id]
+        return True
+
     def _keep(self, row: ScheduleRow) -> None:
         self.schedules[row.schedule_id] = row
         self._applied(row)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
+import msgspec
 import pytest
 from unit.manual_clock import START_MS
 from unit.scripted_store import World, a_world
 
 from tocsin.producer.audit import BATCH, Audit, AuditReport
-from tocsin.producer.wishes import Renew
+from tocsin.producer.definition import NewSchedule
+from tocsin.producer.wishes import Create, Renew
 from tocsin.schema.instants import HOUR_MS, SECOND_MS, to_datetime
-from tocsin.schema.recurrence import Daily, Every
+from tocsin.schema.recurrence import Daily, Every, Once
 from tocsin.schema.schedules import ScheduleRow, Spec, State, encode_spec
+from tocsin.schema.timing import Timing
 
 HOURLY = encode_spec(Spec(recurrence=Every(timedelta(hours=1), anchor=to_datetime(START_MS + HOUR_MS)), topic="t"))
 
@@ -33,6 +36,7 @@ async def keep(
     prefix: str = "s",
     spec: bytes = HOURLY,
     since: int = START_MS,
+    updated_at: int = START_MS - 1,
 ) -> None:
     for number in range(count):
         row = ScheduleRow(
@@ -45,7 +49,7 @@ async def keep(
             until=until,
             spec=spec,
             created_at=START_MS,
-            updated_at=START_MS - 1,
+            updated_at=updated_at,
         )
         assert await world.store.inner.insert_schedule(row) is None
 
@@ -167,3 +171,51 @@ async def test_a_rule_that_a_newer_release_wrote_is_counted_and_left_alone(world
     report = await walked(world)
     assert report.unreadable == {"default": 1}
     assert report.armed.total() == 1
+
+
+KEPT_MS = Timing().ended_kept_ms
+
+
+@pytest.mark.parametrize(
+    ("state", "spec", "ended"),
+    [
+        (State.CANCELLED, HOURLY, True),
+        (State.PAUSED, HOURLY, False),
+        (State.ACTIVE, HOURLY, False),
+        (State.ACTIVE, encode_spec(Spec(recurrence=Once(to_datetime(START_MS - KEPT_MS - 1)), topic="t")), True),
+        (State.ACTIVE, encode_spec(Spec(recurrence=Once(to_datetime(START_MS - KEPT_MS + 99)), topic="t")), False),
+        # Beyond 2038, where a time to live of 32 bits would have wrapped, and beyond the 20 years one may have.
+        (State.ACTIVE, encode_spec(Spec(recurrence=Once(datetime(2090, 1, 1, tzinfo=UTC)), topic="t")), False),
+        (State.ACTIVE, encode_spec(Spec(recurrence=Daily(time(9), tz="UTC"), topic="t", until=1)), True),
+    ],
+)
+async def test_what_ended_long_ago_leaves_and_what_may_still_run_stays(
+    world: World, state: State, spec: bytes, *, ended: bool
+) -> None:
+    await keep(world, 1, state, spec=spec, since=0, updated_at=START_MS - KEPT_MS - 1)
+    report = await walked(world)
+    assert report.removed == ({"default": 1} if ended else {})
+    assert bool(await world.store.inner.read_schedules(["s0"])) != ended
+
+
+async def test_who_changes_it_meanwhile_wins(world: World) -> None:
+    await keep(world, 1, State.CANCELLED, updated_at=0)
+    (row,) = (await world.store.inner.read_schedules(["s0"])).values()
+    revived = msgspec.structs.replace(row, version=8, state=State.ACTIVE, updated_at=START_MS)
+
+    async def revive() -> None:
+        assert await world.store.inner.replace_schedule(revived, 7) is None
+
+    world.store.meanwhile("read_schedules", revive)
+    await walked(world)
+    assert await world.store.inner.read_schedules(["s0"]) == {"s0": revived}
+
+
+async def test_an_id_that_left_may_be_used_again(world: World) -> None:
+    await keep(world, 1, State.CANCELLED, updated_at=0)
+    await walked(world)
+    again = NewSchedule(schedule_id="s0", recurrence=Every(timedelta(hours=1)), topic="t")
+    deadline = world.clock.monotonic_ms() + 9_000
+    created = await world.changes().make("s0", Create(again, 60_000), deadline=deadline)
+    assert created.row.state is State.ACTIVE
+    assert [entry.version for _, _, entry in await world.waiting("s0")][-1] == created.row.version
