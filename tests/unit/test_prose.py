@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from tests.unit.manual_clock import START_MS
+from tocsin import Every, NewSchedule
 from tocsin.deploy.application import application
 from tocsin.deploy.declaration import read_set
+from tocsin.dispatcher.record import record_of
+from tocsin.schema.entries import Entry
 from tocsin.schema.open_store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -76,10 +82,26 @@ def test_the_first_schedule_runs_as_it_is_printed(
 
 
 def test_the_test_that_is_shown_passes() -> None:
-    _, shown = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
+    _, shown, _ = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
     names: dict[str, Callable[[], None]] = {}
     exec(compile(shown, "README.md", "exec"), names)
     names["test_a_subscriber_gets_a_digest_in_the_morning"]()
+
+
+def test_the_consumer_that_is_shown_consumes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    *_, shown = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(shown, "README.md", "exec"), names)
+    rule = Every(timedelta(minutes=5))
+    spec = NewSchedule(schedule_id="digest-42", recurrence=rule, topic="mail").spec(START_MS)
+    record = record_of(Entry("digest-42", START_MS, START_MS, 1), spec)
+    for _ in range(2):
+        names["consume"](record)
+    names["inbox"].close()
+    assert capsys.readouterr().out == "sending digest-42@2026-11-30T10:00:00.000Z\n"
 
 
 def test_the_set_that_is_shown_is_accepted(tmp_path: Path) -> None:
