@@ -157,5 +157,9 @@ def read_headers(texts: Iterable[str]) -> dict[str, str]:
 
 
 def read_moment(option: str, text: str, now: datetime) -> datetime:
-    """An instant with its offset, or `+10m` from now."""
-    return now + read_duration(option, text[1:]) if text.startswith("+") else read_instant(option, text)
+    """An instant with its offset, or `+10m` from now, or `-2d`: so long ago."""
+    if text.startswith("+"):
+        return now + read_duration(option, text[1:])
+    if text.startswith("-"):
+        return now - read_duration(option, text[1:])
+    return read_instant(option, text)

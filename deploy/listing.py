@@ -15,8 +15,9 @@ from tocsin.deploy.output import Output, OutputOption, console, notes, print_jso
 from tocsin.deploy.scheduling import with_scheduler
 from tocsin.deploy.show import STYLES, in_both, rule_text, schedule_fields
 from tocsin.dispatcher.publisher_lines import printable
+from tocsin.producer.inquiries import UPCOMING_MAX
 from tocsin.producer.results import Schedule
-from tocsin.producer.scheduler import UPCOMING_MAX, AsyncScheduler
+from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.schema.recurrence import AnyRecurrence, Cron, Every, Once
 from tocsin.schema.schedules import State
 

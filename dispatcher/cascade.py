@@ -68,4 +68,7 @@ def _down(services: Services, entry: Entry, row: ScheduleRow | None) -> Entry | 
         return None
     spec = decode_spec(row.spec)
     nominal = spec.next_after(entry.previous) if entry.previous else spec.first_from(row.since)
-    return None if nominal is None else entry_for(row, spec, nominal, previous=entry.previous)
+    if nominal is None:
+        return None
+    down = entry_for(row, spec, nominal, previous=entry.previous)
+    return msgspec.structs.replace(down, skipped=entry.skipped, chosen=entry.chosen)

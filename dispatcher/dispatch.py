@@ -51,14 +51,18 @@ cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
 class Flight:
     """One occurrence on its way out, and the item it belongs to."""
 
-    __slots__ = ("acked", "entry", "follow", "item", "publish", "rounds", "skipped", "spec")
+    __slots__ = ("acked", "chosen", "entry", "follow", "item", "passed_over", "publish", "rounds", "skipped", "spec")
 
-    def __init__(self, item: Item, spec: Spec, entry: Entry, *, publish: bool, skipped: int, rounds: int) -> None:
+    def __init__(self, item: Item, spec: Spec, entry: Entry, *, passed_over: str, skipped: int, rounds: int) -> None:
         self.item = item
         self.spec = spec
         #: The occurrence it stands for: the item's, or a later one of a catch-up.
         self.entry = entry
-        self.publish = publish
+        self.publish = not passed_over
+        #: Why it is not dispatched; empty: it is.
+        self.passed_over = passed_over
+        #: Which occurrence this run of the item began with; see `Entry.chosen`.
+        self.chosen = entry.scheduled_for
         #: Occurrences the catch-up policy passed over before this one.
         self.skipped = skipped
         self.rounds = rounds
@@ -191,14 +195,15 @@ class Dispatch:
     def _flight(
         self, item: Item, spec: Spec, entry: Entry, *, counts: bool = True, skipped: int = 0, rounds: int = 1
     ) -> Flight:
+        reason = "" if counts else "missed"
         dates = self._services.calendars.dates(spec.exclude)
         if counts and (reason := passed_over(spec, entry, self._services.store_clock.now_ms(), dates)):
-            counts = False
             self._services.observer.skipped(reason, 1)
+        flight = Flight(item, spec, entry, passed_over=reason, skipped=skipped, rounds=rounds)
         # A backfill is asked for: what went out live a moment ago goes out again.
-        again = entry.kind == Kind.BACKFILL or not self._services.lately.was_published(identity(entry))
-        publish = counts and again
-        return Flight(item, spec, entry, publish=publish, skipped=skipped, rounds=rounds)
+        if entry.kind != Kind.BACKFILL and self._services.lately.was_published(identity(entry)):
+            flight.publish = False
+        return flight
 
     def _stand_for(self, item: Item, scheduled_for: int) -> bool:
         """Let the item stand for a later occurrence; False: that one waits here already, and the chain ends there."""
@@ -326,26 +331,30 @@ class Dispatch:
             nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, horizon, counted=flight.publish)
             if skipped:
                 self._services.observer.skipped("missed", skipped)
+                flight.chosen = 0
         if nominal is None or nominal >= self._waiting.end_of(item):
             self._finish(item)
             return
         due = spec.due_of(entry.schedule_id, nominal)
-        if due <= due_by and flight.rounds < CHUNK and not self._waiting.is_held(entry.schedule_id):
-            # It is due already: it follows in this batch.
-            if self._stand_for(item, nominal):
-                later = msgspec.structs.replace(entry, scheduled_for=nominal, due=due)
-                again.append(self._flight(item, spec, later, rounds=flight.rounds + 1))
-            return
-        armed = Entry(
+        later = Entry(
             entry.schedule_id,
             nominal,
             due,
             entry.version,
             previous=entry.scheduled_for,
+            chosen=flight.chosen,
+            skipped=flight.passed_over,
             spec=entry.spec,
             payload=entry.payload,
         )
-        rearms.append((flight, Placement(armed, source=item.source)))
+        if due <= due_by and flight.rounds < CHUNK and not self._waiting.is_held(entry.schedule_id):
+            # It is due already: it follows in this batch.
+            if self._stand_for(item, nominal):
+                again.append(self._flight(item, spec, later, rounds=flight.rounds + 1))
+                if flight.passed_over != "missed":
+                    again[-1].chosen = flight.chosen
+            return
+        rearms.append((flight, Placement(later, source=item.source)))
 
     def _follow_extra_run(self, flight: Flight, rearms: list[tuple[Flight, Placement]]) -> None:
         """Timers and triggers run once; a backfill has another turn."""

@@ -112,6 +112,7 @@ class Scheduler:
     get = _waiting(AsyncScheduler.get)
     list = _iterating(AsyncScheduler.list)
     upcoming = _waiting(AsyncScheduler.upcoming)
+    occurrences = _iterating(AsyncScheduler.occurrences)
     update = _waiting(AsyncScheduler.update)
     pause = _waiting(AsyncScheduler.pause)
     resume = _waiting(AsyncScheduler.resume)

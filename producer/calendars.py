@@ -61,6 +61,10 @@ class CalendarCache:
             if self._read_at is None or self._clock.monotonic_ms() - self._read_at >= self._fresh_ms:
                 await self.refresh(deadline=deadline)
 
+    def expire(self) -> None:
+        """What was read is old: a calendar was changed here."""
+        self._read_at = None
+
     async def refresh(self, *, deadline: int | None = None) -> None:
         """Read the calendars again."""
         began = self._clock.monotonic_ms()

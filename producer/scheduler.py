@@ -9,43 +9,35 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Iterable
 from datetime import date, datetime
-from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from tocsin.producer.apply import ApplyResult, declared_set, owned_rows, result_of_steps, rows_of, steps_to, take_steps
-from tocsin.producer.calendars import Calendar, read_calendar, write_calendar
+from tocsin.producer.calendars import Calendar, write_calendar
 from tocsin.producer.change import Committed, Origin, Wish
-from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of, schedule_filter
+from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of
 from tocsin.producer.extra_runs import Backfill, BackfillTerms, check_request_id, count_planned, require_living
+from tocsin.producer.inquiries import Inquiries
 from tocsin.producer.many import CreateResult, in_order, result_of
-from tocsin.producer.results import Change, ChangeOutcome, OccurrenceVersion, Recall, Schedule, due_times, schedule_of
-from tocsin.producer.store_client import StoreClient
+from tocsin.producer.results import Change, ChangeOutcome, OccurrenceVersion, Recall, Schedule
 from tocsin.producer.timers import NewTimer, SendResult
 from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
 from tocsin.schema.entries import Kind
 from tocsin.schema.errors import (
     InvalidSchedule,
     OutcomeUnknown,
-    ScheduleNotFound,
     StoreTimeout,
     StoreUnavailable,
 )
-from tocsin.schema.instants import ceil_ms, to_datetime
-from tocsin.schema.pages import next_page
+from tocsin.schema.instants import ceil_ms
 from tocsin.schema.recurrence import AnyRecurrence
-from tocsin.schema.schedules import ScheduleRow, State, decode_spec
 
 #: Timers of one insert: enough for full packs in every sub-partition, few enough to wait for.
 SEND_MAX = 10_000
-#: Instants of one forecast at most.
-UPCOMING_MAX = 10_000
-#: In the class below `list` is a method.
-Instants: TypeAlias = list[datetime]
 
 
-class AsyncScheduler(StoreClient):
-    """Creates and changes schedules. The arguments are those of StoreClient.
+class AsyncScheduler(Inquiries):
+    """Creates and changes schedules. The arguments are those of StoreClient, what it can ask is in Inquiries.
 
     Every method may raise, beside what it names:
         InvalidSchedule: an argument is refused; nothing was written.
@@ -119,55 +111,6 @@ class AsyncScheduler(StoreClient):
         now, grace_ms = self._store_clock.now_ms(), self._timing.misfire_grace_ms
         steps = steps_to(declared, rows, owner, prune=prune, now=now, grace_ms=grace_ms)
         return result_of_steps(steps, {} if dry_run else await take_steps(steps, self._make))
-
-    async def get(self, schedule_id: str) -> Schedule:
-        """The schedule, with the next due derived from it.
-
-        Raises:
-            ScheduleNotFound: there is none.
-        """
-        check_schedule_id(schedule_id)
-        return await self._shown(await self._row(schedule_id))
-
-    async def list(
-        self,
-        *,
-        tenant: str | None = None,
-        tag: str | None = None,
-        state: State | None = None,
-        topic: str | None = None,
-    ) -> AsyncIterator[Schedule]:
-        """Every schedule that fits all that is given, in the store's own order, read page by page as they are taken.
-
-        Each is as it stood when its page was read. One that is changed meanwhile may be in the listing or not.
-
-        Raises:
-            InvalidSchedule: a filter is of the wrong type.
-        """
-        wanted = schedule_filter(tenant=tenant, tag=tag, state=state, topic=topic)
-        _, deadline = await self._ready()
-        pages = self._store.list_schedules(wanted)
-        while page := await self._persistence.until_answered(partial(next_page, pages), deadline):
-            for row in page:
-                yield await self._shown(row)
-            _, deadline = await self._ready()
-
-    async def upcoming(self, schedule_id: str, count: int = 10) -> Instants:
-        """When a schedule is due next, UTC, jitter included and excluded dates passed over; none while it is paused.
-
-        Args:
-            schedule_id: whose.
-            count: how many instants, at most 10,000; fewer where the schedule ends before.
-
-        Raises:
-            ScheduleNotFound: there is none.
-        """
-        check_schedule_id(schedule_id)
-        if type(count) is not int or not 1 <= count <= UPCOMING_MAX:
-            raise InvalidSchedule("count", count, f"must be a whole number from 1 to {UPCOMING_MAX}")
-        row = await self._row(schedule_id)
-        times = due_times(row, self._store_clock.now_ms(), await self._excluded(row))
-        return [to_datetime(due) for due in islice(times, count)]
 
     async def update(self, /, schedule_id: str, *, expected_version: int | None = None, **changes: Any) -> Change:
         """Change some fields of a schedule; what is not named stays.
@@ -341,14 +284,11 @@ class AsyncScheduler(StoreClient):
             OutcomeUnknown: set it again.
         """
         _, deadline = await self._ready()
-        return await write_calendar(
+        calendar = await write_calendar(
             self._store, self._persistence, name, dates, new_token=self._new_id, deadline=deadline
         )
-
-    async def get_calendar(self, name: str) -> Calendar:
-        """A calendar and its dates. Raises ScheduleNotFound where there is none of this name."""
-        _, deadline = await self._ready()
-        return await read_calendar(self._store, self._persistence, name, deadline=deadline)
+        self._calendars.expire()
+        return calendar
 
     def _identified(self, schedule: NewSchedule) -> NewSchedule:
         """The schedule itself, or one with a fresh id where it has none."""
@@ -363,24 +303,6 @@ class AsyncScheduler(StoreClient):
         origin = Origin.GENERATED if generated else Origin.NEW
         committed = await self._make(str(schedule.schedule_id), wish, origin)
         return await self._shown(committed.row)
-
-    async def _row(self, schedule_id: str) -> ScheduleRow:
-        changes, deadline = await self._ready()
-        row = await changes.read(schedule_id, deadline=deadline)
-        if row is None:
-            raise ScheduleNotFound(schedule_id)
-        return row
-
-    async def _shown(self, row: ScheduleRow) -> Schedule:
-        return schedule_of(row, self._store_clock.now_ms(), await self._excluded(row))
-
-    async def _excluded(self, row: ScheduleRow) -> frozenset[date]:
-        """The dates on which a schedule does not run."""
-        names = decode_spec(row.spec).exclude
-        if not names:
-            return frozenset()
-        await self._calendars.keep_fresh(deadline=self._clock.monotonic_ms() + self._timeout_ms)
-        return self._calendars.dates(names)
 
     async def _change(self, schedule_id: str, wish: Wish) -> Change:
         committed = await self._make(schedule_id, wish)

@@ -65,6 +65,7 @@ class StoreClient:
         self._store_clock = StoreClock(self._store, self._clock, skew_ms_max=self._timing.skew_ms_max)
         self._clock_read_at = 0
         self._clock_turn = asyncio.Lock()
+        self._levels_known: Levels | None = None
         self._changes: Changes | None = None
         self._timers: Timers | None = None
         self._extra_runs: ExtraRuns | None = None
@@ -73,7 +74,7 @@ class StoreClient:
 
     async def __aenter__(self) -> Self:
         settings = await self._store.open()
-        levels = Levels(self._timing, settings.shard_ranges, settings.layouts)
+        levels = self._levels_known = Levels(self._timing, settings.shard_ranges, settings.layouts)
         frontiers = Frontiers(self._store, self._clock, self._timing)
         inserter = GatheringInserter(
             self._store,
@@ -117,6 +118,10 @@ class StoreClient:
                     await self._persistence.until_answered(self._store_clock.refresh, deadline)
                     self._clock_read_at = self._clock.monotonic_ms()
         return self._changes, deadline
+
+    def _levels(self) -> Levels:
+        assert self._levels_known is not None  # noqa: S101 — set by __aenter__, which _ready awaits
+        return self._levels_known
 
     def _sender(self) -> Timers:
         assert self._timers is not None  # noqa: S101 — set by __aenter__, which _ready awaits

@@ -1,9 +1,10 @@
 """Entries and packs: what waits on a level, and how it is stored.
 
 An entry is one waiting occurrence and a pure function of (schedule version, scheduled_for): no run numbers, no
-counters, so that writing it twice is harmless. A pack is one stored row with 1 to 200 entries of one bucket, immutable
-and with a fresh id; nothing is ever updated or deleted. Readers keep, of the entries with one occurrence key, the
-highest version that counts.
+counters, so that writing it twice is harmless. (What a re-arm tells of the occurrence before, `skipped` and `chosen`,
+decides nothing; two owners may see it differently, and both may be right.) A pack is one stored row with 1 to 200
+entries of one bucket, immutable and with a fresh id; nothing is ever updated or deleted. Readers keep, of the entries
+with one occurrence key, the highest version that counts.
 
 Body of a pack: one format byte, then a MessagePack array of entries, each itself an array. A release reads its own
 format and the ones before it; a newer one is `UnknownFormat`, and whoever meets it leaves the pack to a newer release.
@@ -16,7 +17,7 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -30,6 +31,10 @@ PACK_ENTRIES_MAX = 200
 PACK_BYTES_MAX = 32 * 1024
 #: The body format this release writes, and the newest it reads.
 FORMAT = 1
+
+
+#: `<schedule_id>@<scheduled_for>`, and `!<request>` where a caller asked for the occurrence: what consumers dedupe on.
+OccurrenceKey: TypeAlias = str
 
 
 class Kind(enum.IntEnum):
@@ -65,6 +70,11 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     zone_data: str = ""
     spec: bytes = b""
     payload: bytes = b""
+    #: What became of `previous`, told by whoever re-armed: it was skipped for this reason (empty: dispatched, or a dead
+    #: letter), and the run it ended had begun with `chosen`: from the entry before up to there all were missed, from
+    #: there on each had its turn (0: some of them were missed).
+    skipped: str = ""
+    chosen: int = 0
 
     @property
     def key(self) -> str:
@@ -147,7 +157,7 @@ def pack(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 def _bytes_at_most(entry: Entry) -> int:
     """What it takes in a pack: its texts and bytes, and numbers and lengths at their longest."""
     texts = entry.schedule_id + entry.request + entry.zone_data
-    return 80 + (len(texts) if texts.isascii() else len(texts.encode())) + len(entry.spec) + len(entry.payload)
+    return 110 + (len(texts) if texts.isascii() else len(texts.encode())) + len(entry.spec) + len(entry.payload)
 
 
 @lru_cache(maxsize=8192)

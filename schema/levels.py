@@ -144,6 +144,13 @@ class Levels(msgspec.Struct):
                 for sub in range(shard_range * each, (shard_range + 1) * each):
                     yield Bucket(level, start, layout, sub)
 
+    def buckets_with(self, level: Level, schedule_id: str, after: int, through: int) -> Iterator[Bucket]:
+        """The partitions that may hold positions of this id in (after, through], oldest first."""
+        width, place = self._width(level), hash32(schedule_id)
+        for start in range((after + 1) // width * width, through + 1, width):
+            for layout in self._layouts(level):
+                yield Bucket(level, start, layout, place * layout >> 32)
+
     def _width(self, level: Level) -> int:
         if level is Level.FAR:
             return self.timing.day_ms

@@ -11,11 +11,13 @@ from tocsin.producer.apply import ApplyResult
 from tocsin.producer.blocking import Scheduler
 from tocsin.producer.calendars import Calendar
 from tocsin.producer.definition import NewSchedule
+from tocsin.producer.extra_runs import Backfill
 from tocsin.producer.many import CreateResult
+from tocsin.producer.occurrences import Fate, OccurrenceStatus
 from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.producer.timers import NewTimer, SendResult
-from tocsin.schema.entries import Kind
+from tocsin.schema.entries import Kind, OccurrenceKey
 from tocsin.schema.errors import (
     ClaimHeld,
     ClaimLost,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ApplyResult",
     "AsyncScheduler",
+    "Backfill",
     "Calendar",
     "CassandraInbox",
     "CatchUp",
@@ -59,6 +62,7 @@ __all__ = [
     "Cron",
     "Daily",
     "Every",
+    "Fate",
     "ForeignRecord",
     "Gap",
     "Inbox",
@@ -71,6 +75,8 @@ __all__ = [
     "NewSchedule",
     "NewTimer",
     "NotInitialised",
+    "OccurrenceKey",
+    "OccurrenceStatus",
     "Once",
     "OutcomeUnknown",
     "Overlap",

@@ -70,6 +70,27 @@ def _waiting(history: History) -> defaultdict[str, list[tuple[Entry, Pack]]]:
     return found
 
 
+def what_a_rearm_tells_went_out(history: History) -> Iterator[Violation]:
+    """What a re-armed entry calls dispatched, the occurrence before it and the run that one ended, was acknowledged."""
+    out: dict[tuple[str, int, int], float] = {}
+    for each in history.deliveries:
+        if each.acknowledged:
+            out.setdefault((each.schedule_id, each.version, each.scheduled_for), each.at_ms)
+    lives = Lives(history)
+    for pack in history.packs.values():
+        for entry in pack.entries:
+            version = lives.version(entry.schedule_id, entry.version)
+            if entry.kind != Kind.ARM or not entry.previous or version is None:
+                continue
+            told = {entry.previous} if not entry.skipped else set()
+            if entry.chosen:
+                told |= set(version.spec.nominal_times(entry.chosen, entry.previous))
+            for scheduled_for in sorted(told):
+                if out.get((entry.schedule_id, entry.version, scheduled_for), pack.begun_ms + 1) > pack.begun_ms:
+                    text = f"{entry.key} tells that {scheduled_for} was dispatched"
+                    yield Violation("untrue re-arm", entry.schedule_id, text, pack.begun_ms)
+
+
 def committed_tells_the_truth(history: History, levels: Levels) -> Iterator[Violation]:
     """Nobody writes a committed beyond an entry whose writer relies on it and which is not settled."""
     lives = Lives(history)

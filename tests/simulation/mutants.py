@@ -246,6 +246,18 @@ MUTANTS: tuple[Mutant, ...] = (
         ("split_while_busy", 0),
     ),
     _mutant(
+        "a re-arm does not tell that the occurrence before was missed",
+        DISPATCH,
+        "skipped=flight.passed_over,",
+        'skipped="",',
+    ),
+    _mutant(
+        "a run is said to have begun before what was missed in it",
+        DISPATCH,
+        '                if flight.passed_over != "missed":\n',
+        "                if flight:\n",
+    ),
+    _mutant(
         "a chain that meets itself goes on twice",
         DISPATCH,
         "        if found is not None and found is not item:\n"

@@ -28,6 +28,7 @@ CHECKERS: tuple[Checker, ...] = (
     extra_runs.extra_runs_are_few,
     check_store.one_armed_each,
     check_store.no_chain_of_an_old_version,
+    check_store.what_a_rearm_tells_went_out,
     lambda history: check_store.committed_tells_the_truth(history, LEVELS),
 )
 
