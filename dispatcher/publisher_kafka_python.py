@@ -10,6 +10,12 @@ repair and fails all it holds, records of other topics too, with the answer mean
 taken as a record's own. The producer is replaced, and each record that got the answer is sent again by a second, not
 idempotent producer whose requests hold one record each; what that one answers is the record's own.
 
+Stuck: once a record in flight has timed out, the idempotent producer (as of 3.0.12) waits for ever to close the gap
+that this leaves in its sequence, and so does whatever is behind it. So with the first timeout the producer is
+abandoned: all it has not answered is BROKER_AWAY, which says what is known of it, and a fresh producer, with a sequence
+of its own, sends what comes next. The abandoned one is closed in a thread of its own, and whatever it still says is not
+heard. What it sent may arrive after all; that is a repeat, and never overtakes the first.
+
 Answers arrive on the producer's I/O thread. They are put in a queue and the loop is woken once for all that are there.
 """
 
@@ -30,7 +36,7 @@ from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.publisher_kafka import FRAMING_BYTES, LookUpFailed, TopicView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tocsin.dispatcher.kafka_security import KafkaSecurity
     from tocsin.dispatcher.publisher import PublisherSettings
@@ -40,6 +46,9 @@ if TYPE_CHECKING:
 BLOCKED_MS_MAX = 1_000
 #: What kafka-python gathers per partition before it must send; its default of 16 KiB halves the rate.
 BATCH_BYTES = 128 * 1024
+
+#: How long closing waits for a producer that was abandoned.
+CLOSING_SECONDS = 5.0
 
 _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (kafka_errors.MessageSizeTooLargeError, Outcome.TOO_LARGE),
@@ -67,6 +76,9 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     # The partition is not, or no longer, in the producer's metadata.
     (ValueError, Outcome.TOPIC_FAILING),
 )
+#: Nobody but the operator can do something about these, so they are said.
+_REFUSALS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.ClusterAuthorizationFailedError)
+
 _log = structlog.get_logger(__name__)
 
 
@@ -85,6 +97,12 @@ def configuration(servers: str, settings: PublisherSettings, security: KafkaSecu
         "bootstrap_timeout_ms": settings.metadata_timeout_ms,
         "request_timeout_ms": settings.request_timeout_ms,
         "reconnect_backoff_max_ms": BLOCKED_MS_MAX,
+    } | security_arguments(security)
+
+
+def security_arguments(security: KafkaSecurity) -> dict[str, Any]:
+    """How kafka-python reaches a secured cluster, producer or not."""
+    return {
         "security_protocol": security.protocol,
         "sasl_mechanism": security.mechanism,
         "sasl_plain_username": security.username,
@@ -110,15 +128,67 @@ def producer_configuration(servers: str, settings: PublisherSettings, security: 
     }
 
 
+class Sending:
+    """A producer, and the records that it has not answered."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self.producer = producer
+        self._unanswered: set[tuple[Parcel, int]] = set()
+
+    def send(self, parcel: Parcel, index: int, failed: Callable[[Exception], None], acked: Callable[[], None]) -> None:
+        """Hand a record over; one of the two is called with its answer, on a thread of the producer's."""
+        record = parcel.records[index]
+        key = (parcel, index)
+        self._unanswered.add(key)
+        try:
+            future = self.producer.send(
+                parcel.topic,
+                record.value,
+                record.key,
+                headers=record.headers,
+                partition=record.partition(parcel.partition_count),
+            )
+        except BaseException:
+            self._settles(key)
+            raise
+        future.add_callback(self._acked, key, acked)
+        future.add_errback(self._failed, key, failed)
+
+    def abandon(self) -> Iterator[tuple[Parcel, int]]:
+        """The records without an answer; one that comes after all is not heard."""
+        while self._unanswered:
+            try:
+                yield self._unanswered.pop()
+            except KeyError:  # the last one was answered this very moment
+                return
+
+    def _acked(self, key: tuple[Parcel, int], tell: Callable[[], None], _metadata: object) -> None:
+        if self._settles(key):
+            tell()
+
+    def _failed(self, key: tuple[Parcel, int], tell: Callable[[Exception], None], failure: Exception) -> None:
+        if self._settles(key):
+            tell(failure)
+
+    def _settles(self, key: tuple[Parcel, int]) -> bool:
+        """Whether this is the record's only answer: exactly one caller gets to remove it."""
+        try:
+            self._unanswered.remove(key)
+        except KeyError:
+            return False
+        return True
+
+
 class KafkaPythonClient:
     """kafka-python's producer, called from a thread of its own."""
 
     def __init__(self, producer_arguments: dict[str, Any], admin_arguments: dict[str, Any]) -> None:
         self._producer_arguments = producer_arguments
         self._admin_arguments = admin_arguments
-        self._producer: KafkaProducer | None = None
+        self._sending: Sending | None = None
         #: Sends requests of one record each; made when it is first needed.
-        self._lone_producer: KafkaProducer | None = None
+        self._lone: Sending | None = None
+        self._closing: list[threading.Thread] = []
         self._admin: KafkaAdminClient | None = None
         #: All of them block until a broker answers, so whoever needs one first makes it, in a thread.
         self._making = threading.Lock()
@@ -143,8 +213,10 @@ class KafkaPythonClient:
             leaderless_count = sum(partition["leader_id"] < 0 for partition in partitions)
             if leaderless_count == len(partitions):
                 raise LookUpFailed(Outcome.TOPIC_FAILING)
-            self._open_producer().partitions_for(topic)
+            self._open_producer().producer.partitions_for(topic)
         except kafka_errors.KafkaError as failure:
+            if isinstance(failure, _REFUSALS):
+                _log.warning(f"The Kafka client reports: {failure}", action="kafka_error", error=type(failure).__name__)
             raise LookUpFailed(outcome_of(failure)) from failure
         return TopicView(len(partitions), leaderless_count)
 
@@ -161,48 +233,67 @@ class KafkaPythonClient:
     def _send_all(self, parcel: Parcel) -> None:
         for index in range(len(parcel.records)):
             try:
-                producer = self._open_producer()
-                self._send(producer, parcel, index, partial(self._failed, producer, parcel, index))
+                sending = self._open_producer()
+            except kafka_errors.KafkaError as failure:
+                # Whoever tried again for each record would hold up everybody.
+                self._answer_from(index, parcel, outcome_of(failure))
+                return
+            failed = partial(self._failed, sending, parcel, index)
+            try:
+                sending.send(parcel, index, failed, partial(self._answer, parcel, index, Outcome.ACKED))
             except kafka_errors.KafkaTimeoutError:
-                for unsent in range(index, len(parcel.records)):
-                    self._answer(parcel, unsent, Outcome.TOPIC_FAILING)
+                self._answer_from(index, parcel, Outcome.TOPIC_FAILING)
                 return
             except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as failure:
                 self._answer(parcel, index, outcome_of(failure))
 
+    def _answer_from(self, first: int, parcel: Parcel, outcome: Outcome) -> None:
+        for index in range(first, len(parcel.records)):
+            self._answer(parcel, index, outcome)
+
     def _send_alone(self, parcel: Parcel, index: int) -> None:
+        acked = partial(self._answer, parcel, index, Outcome.ACKED)
         try:
-            self._send(self._open_lone_producer(), parcel, index, partial(self._failed_alone, parcel, index))
+            self._open_lone_producer().send(parcel, index, partial(self._failed_alone, parcel, index), acked)
         except (kafka_errors.KafkaError, ValueError, TypeError, AssertionError) as failure:
             self._answer(parcel, index, outcome_of(failure))
 
-    def _send(self, producer: KafkaProducer, parcel: Parcel, index: int, failed: Callable[[Exception], None]) -> None:
-        record = parcel.records[index]
-        future = producer.send(
-            parcel.topic,
-            record.value,
-            record.key,
-            headers=record.headers,
-            partition=record.partition(parcel.partition_count),
-        )
-        future.add_callback(partial(self._acked, parcel, index))
-        future.add_errback(failed)
-
-    def _acked(self, parcel: Parcel, index: int, _metadata: object) -> None:
-        self._answer(parcel, index, Outcome.ACKED)
-
-    def _failed(self, producer: KafkaProducer, parcel: Parcel, index: int, failure: Exception) -> None:
-        if isinstance(failure, kafka_errors.RetriableError):
-            self._answer(parcel, index, outcome_of(failure))
-            return
-        self._broken |= producer is self._producer
-        try:
-            self._sender.submit(self._send_alone, parcel, index)
-        except RuntimeError:  # closing
+    def _failed(self, sending: Sending, parcel: Parcel, index: int, failure: Exception) -> None:
+        if isinstance(failure, kafka_errors.KafkaTimeoutError):
             self._answer(parcel, index, Outcome.BROKER_AWAY)
+            self._submit(self._abandon, sending)
+        elif isinstance(failure, kafka_errors.RetriableError):
+            self._answer(parcel, index, outcome_of(failure))
+        else:
+            self._broken |= sending is self._sending
+            if not self._submit(self._send_alone, parcel, index):
+                self._answer(parcel, index, Outcome.BROKER_AWAY)
 
     def _failed_alone(self, parcel: Parcel, index: int, failure: Exception) -> None:
         self._answer(parcel, index, outcome_of(failure))
+
+    def _submit(self, work: Callable[..., None], *arguments: Any) -> bool:
+        """Whether the sending thread will do it; it does nothing any more once it is closing."""
+        try:
+            self._sender.submit(work, *arguments)
+        except RuntimeError:
+            return False
+        return True
+
+    def _abandon(self, sending: Sending) -> None:
+        with self._making:
+            if sending is not self._sending:
+                return
+            self._sending, self._broken = None, False
+        _log.warning(
+            "A record was not acknowledged in time; the producer is replaced, what it held is published again.",
+            action="producer_replaced",
+        )
+        for parcel, index in sending.abandon():
+            self._answer(parcel, index, Outcome.BROKER_AWAY)
+        closing = threading.Thread(target=force_close, args=(sending.producer,), name="tocsin-abandon", daemon=True)
+        self._closing.append(closing)
+        closing.start()
 
     def _answer(self, parcel: Parcel, index: int, outcome: Outcome) -> None:
         self._answers.append((parcel, index, outcome))
@@ -217,27 +308,27 @@ class KafkaPythonClient:
             parcel, index, outcome = self._answers.popleft()
             parcel.answer(index, outcome)
 
-    def _open_producer(self) -> KafkaProducer:
-        if self._producer is not None and not self._broken:
-            return self._producer
+    def _open_producer(self) -> Sending:
+        if self._sending is not None and not self._broken:
+            return self._sending
         with self._making:
-            if self._broken and self._producer is not None:
+            if self._broken and self._sending is not None:
                 _log.warning(
                     "A record was refused and took the producer with it; the producer is replaced.",
                     action="producer_replaced",
                 )
-                force_close(self._producer)
-                self._producer, self._broken = None, False
-            if self._producer is None:
-                self._producer = KafkaProducer(**self._producer_arguments)
-            return self._producer
+                force_close(self._sending.producer)
+                self._sending, self._broken = None, False
+            if self._sending is None:
+                self._sending = Sending(KafkaProducer(**self._producer_arguments))
+            return self._sending
 
-    def _open_lone_producer(self) -> KafkaProducer:
+    def _open_lone_producer(self) -> Sending:
         with self._making:
-            if self._lone_producer is None:
+            if self._lone is None:
                 alone = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1, "batch_size": 0}
-                self._lone_producer = KafkaProducer(**self._producer_arguments | alone)
-            return self._lone_producer
+                self._lone = Sending(KafkaProducer(**self._producer_arguments | alone))
+            return self._lone
 
     def _open_admin(self) -> KafkaAdminClient:
         with self._making:
@@ -247,9 +338,11 @@ class KafkaPythonClient:
 
     def _close_clients(self) -> None:
         with self._making:
-            for producer in (self._producer, self._lone_producer):
-                if producer is not None:
-                    force_close(producer)
+            for sending in (self._sending, self._lone):
+                if sending is not None:
+                    force_close(sending.producer)
+            for closing in self._closing:
+                closing.join(CLOSING_SECONDS)
             if self._admin is not None:
                 self._admin.close()
 

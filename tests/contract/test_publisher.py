@@ -278,9 +278,6 @@ async def test_closing_waits_for_the_answers_under_way(
     assert len(await asyncio.to_thread(read_back, broker.servers, topic)) == 100
 
 
-# kafka-python 3.0.12's idempotent producer may wait for ever once a record in flight has timed out: the gap it leaves
-# in its sequence is never closed. Outages longer than the delivery timeout are for confluent-kafka, the default.
-@pytest.mark.parametrize("publisher_with", ["confluent-kafka"], indirect=True)
 async def test_while_the_broker_is_away_nothing_blocks_and_afterwards_nothing_is_lost(
     publisher_with: OpenPublisher, topic: str, disturbed_broker: Broker
 ) -> None:
