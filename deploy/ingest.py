@@ -113,6 +113,7 @@ def _scheduler(configuration: Configuration) -> AsyncScheduler:
         configuration.store,
         timeout=timedelta(milliseconds=configuration.timeout_ms),
         timing=configuration.protocol_timing(),
+        allowed_topics=configuration.allowed_topics,
     )
 
 

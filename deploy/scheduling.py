@@ -27,6 +27,7 @@ def with_scheduler(store: str | None, work: Callable[[AsyncScheduler], Awaitable
             timeout=timedelta(milliseconds=configuration.timeout_ms),
             timing=configuration.protocol_timing(),
             creates_per_second=configuration.create_rates,
+            allowed_topics=configuration.allowed_topics,
         )
         async with scheduler:
             return await work(scheduler)

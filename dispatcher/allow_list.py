@@ -7,10 +7,9 @@ An occurrence for a topic that is not on the list is not published; it becomes a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from tocsin.dispatcher.publisher import Outcome, Publisher, Record
+from tocsin.producer.allowed_topics import AllowedTopics
 
 
 class AllowList:
@@ -23,8 +22,7 @@ class AllowList:
 
     def __init__(self, publisher: Publisher, patterns: Sequence[str]) -> None:
         self._publisher = publisher
-        self._patterns = tuple(patterns)
-        self._allows = lru_cache(maxsize=4096)(self._matches)
+        self._allows = AllowedTopics(patterns).allows
 
     async def start(self) -> None:
         """Start the publisher behind."""
@@ -41,6 +39,3 @@ class AllowList:
     async def close(self, timeout_ms: int) -> None:
         """Close the publisher behind."""
         await self._publisher.close(timeout_ms)
-
-    def _matches(self, topic: str) -> bool:
-        return any(fnmatchcase(topic, pattern) for pattern in self._patterns)

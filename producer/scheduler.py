@@ -15,7 +15,7 @@ from typing import Any
 from tocsin.producer.apply import ApplyResult, declared_set, owned_rows, result_of_steps, rows_of, steps_to, take_steps
 from tocsin.producer.calendars import Calendar, write_calendar
 from tocsin.producer.change import Committed, Origin, Wish
-from tocsin.producer.definition import NewSchedule, check_schedule_id, instant_of, names_of
+from tocsin.producer.definition import NewSchedule, check_schedule_id, check_topic, instant_of, names_of
 from tocsin.producer.extra_runs import Backfill, BackfillTerms, check_request_id, count_planned, require_living
 from tocsin.producer.inquiries import Inquiries
 from tocsin.producer.many import CreateResult, in_order, result_of
@@ -103,6 +103,8 @@ class AsyncScheduler(Inquiries):
             InvalidSchedule: something in the set is refused, or belongs to somebody else; nothing was written.
         """
         declared = declared_set(schedules, owner)
+        for schedule in declared.values():
+            self._topics.require(schedule.topic)
         _, deadline = await self._ready()
         for schedule in declared.values():
             await self._calendars.require(schedule.exclude or (), deadline=deadline)
@@ -126,6 +128,9 @@ class AsyncScheduler(Inquiries):
             VersionConflict: somebody else changed it first.
         """
         check_schedule_id(schedule_id)
+        if "topic" in changes:
+            check_topic(changes["topic"])
+            self._topics.require(changes["topic"])
         if "exclude" in changes:
             _, deadline = await self._ready()
             await self._calendars.require(names_of("exclude", changes["exclude"] or ()), deadline=deadline)
@@ -297,6 +302,7 @@ class AsyncScheduler(Inquiries):
         return dataclasses.replace(schedule, schedule_id=self._generated_id())
 
     async def _create(self, schedule: NewSchedule, *, generated: bool) -> Schedule:
+        self._topics.require(schedule.topic)
         _, deadline = await self._ready()
         await self._calendars.require(schedule.exclude or (), deadline=deadline)
         wish = Create(schedule, self._timing.misfire_grace_ms)

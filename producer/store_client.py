@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Self
 
+from tocsin.producer.allowed_topics import AllowedTopics
 from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.change import Changes
 from tocsin.producer.extra_runs import ExtraRuns
@@ -37,6 +38,8 @@ class StoreClient:
         timing: the durations of the protocol.
         clock: the host's clock.
         new_id: makes fresh ids of 16 bytes; random by default.
+        allowed_topics: the topics that may be named, with `*` and `?`; empty: every topic. What would end as a dead
+            letter of a dispatcher with the same list is refused at once.
         creates_per_second: how many schedules a second this client creates for a tenant, by its name; `*`: for every
             other. See quotas.py.
 
@@ -54,6 +57,7 @@ class StoreClient:
         clock: Clock | None = None,
         new_id: Callable[[], bytes] | None = None,
         creates_per_second: Mapping[str, int] | None = None,
+        allowed_topics: Sequence[str] = (),
     ) -> None:
         self._timing = timing or Timing()
         self._clock = clock or SystemClock()
@@ -61,6 +65,7 @@ class StoreClient:
         self._store = open_store(store, timing=self._timing, clock=self._clock) if isinstance(store, str) else store
         self._timeout_ms = int(timeout / timedelta(milliseconds=1))
         self._new_id = new_id or FreshIds()
+        self._topics = AllowedTopics(allowed_topics)
         self._quotas = Quotas(creates_per_second or {}, self._clock)
         self._store_clock = StoreClock(self._store, self._clock, skew_ms_max=self._timing.skew_ms_max)
         self._clock_read_at = 0
@@ -85,7 +90,7 @@ class StoreClient:
             new_id=self._new_id,
             marks_late=False,
         )
-        self._timers = Timers(levels, inserter, self._store_clock)
+        self._timers = Timers(levels, inserter, self._store_clock, self._topics)
         self._extra_runs = ExtraRuns(self._store, inserter, self._store_clock, self._persistence)
         self._changes = Changes(
             self._store,

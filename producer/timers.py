@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from tocsin.producer.allowed_topics import AllowedTopics
 from tocsin.producer.definition import NewSchedule, check_not_past, check_schedule_id
 from tocsin.producer.insert import Inserter, Placement
 from tocsin.schema.clock import StoreClock
@@ -85,11 +86,12 @@ class SendResult(NamedTuple):
 class Timers:
     """Sends timers and takes them back."""
 
-    def __init__(self, levels: Levels, inserter: Inserter, store_clock: StoreClock) -> None:
+    def __init__(self, levels: Levels, inserter: Inserter, store_clock: StoreClock, topics: AllowedTopics) -> None:
         self._levels = levels
         self._timing = levels.timing
         self._inserter = inserter
         self._store_clock = store_clock
+        self._topics = topics
 
     async def send(self, entries: Sequence[Entry], *, deadline: int) -> None:
         """Put timers on their levels, in packs by bucket and sub-partition.
@@ -106,6 +108,7 @@ class Timers:
         now = self._store_clock.now_ms()
         for timer in timers:
             try:
+                self._topics.require(timer.topic)
                 entry = timer.entry(now, self._timing.misfire_grace_ms)
             except InvalidSchedule as error:
                 results.append(SendResult(None, error))

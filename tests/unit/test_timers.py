@@ -11,6 +11,7 @@ from unit.manual_clock import START_MS
 from unit.scripted_store import World, a_world
 
 from tocsin.dispatcher.waiting import Status, Waiting
+from tocsin.producer.allowed_topics import AllowedTopics
 from tocsin.producer.timers import NewTimer, Timers
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.errors import InstantInPast, InvalidSchedule
@@ -28,7 +29,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def timers(world: World) -> Timers:
-    return Timers(world.levels, world.inserter(), world.store_clock)
+    return Timers(world.levels, world.inserter(), world.store_clock, AllowedTopics([]))
 
 
 def timer(ahead_ms: int, **fields: Any) -> NewTimer:
