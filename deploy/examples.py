@@ -42,7 +42,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin import-crontab my.crontab --topic cron --dry-run",
         "tocsin import-crontab /etc/crontab --system --topic cron --tz Europe/London",
     ),
-    "list": ("tocsin list --tag owner:billing", "tocsin list --state paused --topic mail -o json"),
+    "list": ("tocsin list --tag owner:billing", "tocsin list --failing", "tocsin list --state paused --topic mail -o json"),
     "occurrences": ("tocsin occurrences brief", "tocsin occurrences brief --since -2d --until +1d -o json"),
     "upcoming": ("tocsin upcoming brief", "tocsin upcoming brief --count 3 -o json"),
     "update": (

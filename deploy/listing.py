@@ -41,12 +41,15 @@ def list_schedules(
         State | None, typer.Option(metavar="STATE", help="active, paused or cancelled.", case_sensitive=False)
     ] = None,
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Where their occurrences go.")] = None,
+    failing: Annotated[
+        bool, typer.Option("--failing", help="Only with a dead letter of today, or one waiting for another try.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.")] = None,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List schedules that fit all that is given, as they are read; Ctrl-C ends it."""
-    wanted = {"tenant": tenant, "tag": tag, "state": state, "topic": topic}
+    wanted = {"tenant": tenant, "tag": tag, "state": state, "topic": topic, "failing": failing}
     count = with_scheduler(store, lambda scheduler: _list(scheduler, wanted, limit, output))
     if output is Output.TABLE:
         notes().print(Text(f"{count} schedule{'' if count == 1 else 's'}", style="dim"))

@@ -98,10 +98,13 @@ class EvidenceReader:
         return reasons
 
     async def _markers(self, row: ScheduleRow, shard_range: int, through: int) -> list[PlacedMarker]:
-        """Its change markers, from the oldest change that the row remembers on."""
+        """Its change markers, from a day before the oldest change that the row remembers.
+
+        A marker lies where near was sealed, not at the instant of its change: earlier where no dispatcher ran.
+        """
         oldest = min(row.version, *(version for version, _ in row.replaced)) // 1000 if row.replaced else row.created_at
         longest_ms = self._timing.marker_limit_ms + self._timing.retention_ms
-        pages = self._store.read_markers(shard_range, max(oldest, through - longest_ms), through)
+        pages = self._store.read_markers(shard_range, max(oldest - self._timing.day_ms, through - longest_ms), through)
         found: list[PlacedMarker] = []
         while page := await self._persistence.until_answered(partial(next_page, pages), await self._deadline()):
             found += [placed for placed in page if placed.marker.schedule_id == row.schedule_id]

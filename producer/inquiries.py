@@ -11,6 +11,7 @@ from typing import TypeAlias
 from tocsin.producer.calendars import Calendar, read_calendar
 from tocsin.producer.definition import check_schedule_id, instant_of, schedule_filter
 from tocsin.producer.evidence import EvidenceReader
+from tocsin.producer.failing import FailingSchedules
 from tocsin.producer.occurrences import OccurrenceStatus, derive
 from tocsin.producer.results import Schedule, due_times, schedule_of
 from tocsin.producer.store_client import StoreClient
@@ -46,16 +47,31 @@ class Inquiries(StoreClient):
         tag: str | None = None,
         state: State | None = None,
         topic: str | None = None,
+        failing: bool = False,
     ) -> AsyncIterator[Schedule]:
         """Every schedule that fits all that is given, in the store's own order, read page by page as they are taken.
 
         Each is as it stood when its page was read. One that is changed meanwhile may be in the listing or not.
 
+        Args:
+            tenant: whose.
+            tag: one of their tags.
+            state: what they are doing.
+            topic: where their occurrences go.
+            failing: only those of which an occurrence became a dead letter within a day, or waits for another try.
+
         Raises:
             InvalidSchedule: a filter is of the wrong type.
         """
         wanted = schedule_filter(tenant=tenant, tag=tag, state=state, topic=topic)
+        if not isinstance(failing, bool):
+            raise InvalidSchedule("failing", failing, "must be True or False")
         _, deadline = await self._ready()
+        if failing:
+            found = FailingSchedules(self._store, self._levels(), self._persistence, self._fresh_deadline)
+            async for row in found.rows(wanted, self._store_clock.now_ms()):
+                yield await self._shown(row)
+            return
         pages = self._store.list_schedules(wanted)
         while page := await self._persistence.until_answered(partial(next_page, pages), deadline):
             for row in page:
@@ -111,10 +127,7 @@ class Inquiries(StoreClient):
         if end <= start:
             raise InvalidSchedule("until", until, "must lie after since")
 
-        async def deadline() -> int:
-            return (await self._ready())[1]
-
-        reader = EvidenceReader(self._store, self._levels(), self._persistence, deadline)
+        reader = EvidenceReader(self._store, self._levels(), self._persistence, self._fresh_deadline)
         for status in derive(await reader.read(row, await self._excluded(row), start, now), start, end):
             yield status
 
@@ -122,6 +135,10 @@ class Inquiries(StoreClient):
         """A calendar and its dates. Raises ScheduleNotFound where there is none of this name."""
         _, deadline = await self._ready()
         return await read_calendar(self._store, self._persistence, name, deadline=deadline)
+
+    async def _fresh_deadline(self) -> int:
+        """That of one more read of many: a long answer takes as long as it takes, no read of it does."""
+        return (await self._ready())[1]
 
     async def _row(self, schedule_id: str) -> ScheduleRow:
         changes, deadline = await self._ready()

@@ -157,6 +157,15 @@ class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: getattr(value, "value", value) for name, value in fields.items() if value is not None}
 
+    def fits(self, row: ScheduleRow) -> bool:
+        """Whether a row is meant."""
+        return (
+            self.tenant in {None, row.tenant}
+            and self.topic in {None, row.topic}
+            and self.state in {None, row.state}
+            and (self.tag is None or self.tag in row.tags)
+        )
+
 
 class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """Dates on which schedules that name it do not run; each schedule reads them on its own zone's clock.

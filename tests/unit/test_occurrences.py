@@ -145,6 +145,33 @@ def test_what_is_asked_for_must_be_there_and_within_what_is_kept(bench: Workbenc
         assert refused.value.field == field
 
 
+class _Refusing:
+    """Answers each record alike."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    async def __call__(self, records: Sequence[Record]) -> Sequence[Outcome]:
+        return [self.outcome] * len(records)
+
+
+def test_a_failing_schedule_is_listed_as_such_and_its_occurrence_says_why(bench: Workbench) -> None:
+    bench.scheduler.create("fails", Once(START + MINUTE), topic="t", tenant="mine")
+    bench.scheduler.create("waits", Once(START + 5 * MINUTE), topic="t")
+    bench.scheduler.create("works", Once(START + 15 * MINUTE), topic="t")
+    assert list(bench.scheduler.list(failing=True)) == []
+    bench._heard.publish = _Refusing(Outcome.TOO_LARGE)  # type: ignore[method-assign]
+    bench.advance(2 * MINUTE)
+    bench._heard.publish = _Refusing(Outcome.TOPIC_FAILING)  # type: ignore[method-assign]
+    bench.advance(5 * MINUTE)
+    assert [(status.fate, status.reason) for status in told(bench, "fails")] == [(Fate.FAILED, "too_large")]
+    assert [(status.fate, status.reason) for status in told(bench, "waits")] == [(Fate.ARMED, "waits for another try")]
+    assert [schedule.schedule_id for schedule in bench.scheduler.list(failing=True)] == ["fails", "waits"]
+    assert [schedule.schedule_id for schedule in bench.scheduler.list(failing=True, tenant="mine")] == ["fails"]
+    with pytest.raises(InvalidSchedule, match="failing"):
+        list(bench.scheduler.list(failing="yes"))  # type: ignore[arg-type]
+
+
 # Outages, failures and changes, at random: what is said must agree with what was published
 
 
