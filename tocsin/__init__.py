@@ -14,7 +14,7 @@ from tocsin.producer.definition import NewSchedule
 from tocsin.producer.extra_runs import Backfill
 from tocsin.producer.many import CreateResult
 from tocsin.producer.occurrences import Fate, OccurrenceStatus
-from tocsin.producer.results import Change, ChangeOutcome, Recall, Schedule
+from tocsin.producer.results import Change, ChangeOutcome, OccurrenceVersion, Recall, Schedule
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.producer.timers import NewTimer, SendResult
 from tocsin.schema.entries import Kind, OccurrenceKey
@@ -38,7 +38,19 @@ from tocsin.schema.errors import (
     TopicNotAllowed,
     VersionConflict,
 )
-from tocsin.schema.recurrence import Cron, Daily, Every, Gap, Monthly, Once, Overlap, Weekday, Weekly, Yearly
+from tocsin.schema.recurrence import (
+    Cron,
+    Daily,
+    Every,
+    Gap,
+    Monthly,
+    Once,
+    Overlap,
+    Recurrence,
+    Weekday,
+    Weekly,
+    Yearly,
+)
 from tocsin.schema.schedules import CatchUp, State
 
 if TYPE_CHECKING:
@@ -77,6 +89,7 @@ __all__ = [
     "NotInitialised",
     "OccurrenceKey",
     "OccurrenceStatus",
+    "OccurrenceVersion",
     "Once",
     "OutcomeUnknown",
     "Overlap",
@@ -84,6 +97,7 @@ __all__ = [
     "PayloadTooLarge",
     "Recall",
     "Received",
+    "Recurrence",
     "Schedule",
     "ScheduleExists",
     "ScheduleNotFound",
