@@ -29,6 +29,7 @@ from tocsin.deploy import (
     initialise,
     layout,
     listing,
+    loadtest,
     occurrences,
     show,
     status,
@@ -69,6 +70,7 @@ _MODULES = (
     layout,
     backup,
     bench,
+    loadtest,
 )
 
 

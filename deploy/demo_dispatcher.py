@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from tocsin.loadtest.verdict import Seen
 from tocsin.deploy.dispatch import STOP_SECONDS, dispatcher_command
 from tocsin.deploy.metrics_server import OFF
 from tocsin.dispatcher.publisher_lines import printable
+from tocsin.loadtest.verdict import Seen
 from tocsin.schema.entries import parse_instant
 from tocsin.schema.errors import TocsinError
 

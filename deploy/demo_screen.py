@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tocsin.deploy.demo_plan import HEARTBEAT_EVERY, REPORT_CRON, Plan
-from tocsin.loadtest.verdict import Seen, Verdict
 from tocsin.deploy.output import console, span
+from tocsin.loadtest.verdict import Seen, Verdict
 from tocsin.producer.results import Change, ChangeOutcome
 from tocsin.schema.entries import parse_occurrence_key
 from tocsin.schema.instants import SECOND_MS

@@ -79,6 +79,13 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin bench dispatch --count 1000000 -o json",
         "tocsin bench create --count 20000",
     ),
+    "loadtest": (
+        "tocsin loadtest run --embedded --profile steady --minutes 1",
+        "tocsin loadtest run --kill-dispatcher-at 3 --slo-peak-p99 2s",
+        "tocsin loadtest run --profile reference --scale 0.001",
+        "tocsin loadtest verify --topic mail --slo-p99 2s",
+        "tocsin loadtest plan --schedules 1000000000 --per-day 150000000",
+    ),
     "send": (
         "tocsin send --at +10m --topic mail --payload @m.json",
         "tocsin send --at 2036-12-24T18:00+01:00 --topic mail --id order-42",

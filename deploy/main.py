@@ -41,6 +41,8 @@ EXIT_INTERRUPTED: Final = 130
 
 #: Set to anything, it shows the traceback of a fault of ours.
 TRACEBACK_VARIABLE: Final = "TOCSIN_TRACEBACK"
+#: What the `loadtest` extra brings beyond it.
+_LOADTEST_EXTRA: Final = frozenset({"plotly", "psutil"})
 #: What the `dispatcher` extra brings and commands need.
 _EXTRA: Final = frozenset(
     {"confluent_kafka", "kafka", "prometheus_client", "pydantic", "pydantic_settings", "rich", "structlog", "typer"}
@@ -98,9 +100,10 @@ def advice(error: TocsinError) -> str:
 
 def _missing(error: ModuleNotFoundError) -> int:
     name = (error.name or "").partition(".")[0]
-    if name not in _EXTRA:
+    if name not in _EXTRA | _LOADTEST_EXTRA:
         return _fault(error)
-    sys.stderr.write(f"tocsin: {name} is not installed.\nRun: pip install 'tocsin[dispatcher]'\n")
+    extra = "loadtest" if name in _LOADTEST_EXTRA else "dispatcher"
+    sys.stderr.write(f"tocsin: {name} is not installed.\nRun: pip install 'tocsin[{extra}]'\n")
     return EXIT_REFUSED
 
 

@@ -29,6 +29,7 @@ from tocsin.deploy.stack_docker import DockerEngine, docker_answers
 from tocsin.deploy.stack_errors import DirectoryInUse, StackRefused
 from tocsin.deploy.stack_java import JavaEngine
 from tocsin.deploy.stack_plan import PLAN_FILE, StackPlan, make_plan, read_plan
+from tocsin.deploy.stack_process import ProcessService
 from tocsin.deploy.stack_reaper import start_reaper
 from tocsin.deploy.stack_service import Service, ServiceEngine
 
@@ -90,6 +91,11 @@ class LocalStack:
         """Whether every service runs."""
         plan = read_plan(self.directory)
         return plan is not None and all(service.running for service in _engine(plan, self.directory).services())
+
+    def process_ids(self) -> dict[str, int]:
+        """The processes of the services by name, where they are processes of this machine and not containers."""
+        found = {each.name: each.pid for each in self._services() if isinstance(each, ProcessService)}
+        return {name: pid for name, pid in found.items() if pid is not None}
 
     def stop_node(self, node: int, *, gently: bool = True) -> None:
         """End a Cassandra node, its data kept: gently flushes first, otherwise it is killed."""

@@ -1,4 +1,4 @@
-"""Was anything lost, early, repeated or out of order? Judged from the sink alone, against the keys that must be there."""
+"""Was anything lost, early, repeated or out of order? Judged from the sink alone, against keys that must be there."""
 
 from __future__ import annotations
 
