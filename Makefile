@@ -6,7 +6,7 @@ export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench simulate endurance docs clean
+.PHONY: help demo test lint bench simulate advisories endurance docs clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench: .venv/test ## Benchmarks, as ratios to a bare loop in the same run
 
 simulate: .venv/test ## Simulate the protocol under faults: SEED=n replays one seed, SEEDS=n runs many
 	@$(BIN)/python -m pytest tests/simulation/test_simulation.py --seeds=$(or $(SEEDS),300) $(if $(SEED),--seed=$(SEED))
+
+advisories: .venv/test ## Known weaknesses of what is installed; says so where the database cannot be reached
+	@.ci/advisories
 
 endurance: .venv/test ## Strike real processes with one fault after another: MINUTES=n (10), SEED=n
 	@ENDURANCE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),ENDURANCE_SEED=$(SEED)) \

@@ -11,6 +11,7 @@ Whoever decides by calendars keeps them in memory and reads all of them again af
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -135,10 +136,11 @@ def check_dates(dates: Any) -> frozenset[date]:
     """A set of plain dates. Raises InvalidSchedule for anything else, an instant included."""
     if isinstance(dates, str | bytes) or not isinstance(dates, Iterable):
         raise InvalidSchedule("dates", dates, "must be a collection of dates")
-    wanted = frozenset(dates)
-    for each in wanted:
+    listed = list(itertools.islice(dates, 2 * DATES_MAX))
+    for each in listed:
         if not isinstance(each, date) or isinstance(each, datetime):
             raise InvalidSchedule("dates", each, f"must be dates without a time, not {type(each).__name__}")
+    wanted = frozenset(listed)
     if len(wanted) > DATES_MAX:
         raise InvalidSchedule("dates", None, f"are more than {DATES_MAX}")
     return wanted

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from tocsin.schema.entries import format_instant
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
-from tocsin.schema.instants import ceil_ms, to_datetime
+from tocsin.schema.instants import checked_ms, to_datetime
 from tocsin.schema.recurrence import AnyRecurrence, Every, Once, until_for_max_runs
 from tocsin.schema.schedules import CatchUp, ScheduleFilter, ScheduleRow, Spec, State, decode_spec, encode_spec
 
@@ -35,6 +35,8 @@ MAX_RUNS_LIMIT = 1_000_000
 HEADERS_BYTES_MAX = 8 * 1024
 #: Kafka's limit for the name of a topic.
 TOPIC_LENGTH_MAX = 249
+#: Characters that turn the direction of text: with them an id can look like another one.
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -228,8 +230,12 @@ def check_topic(topic: Any) -> None:
 
 
 def instant_of(field: str, value: datetime | None) -> int | None:
-    """A timezone-aware datetime as ms UTC, rounded up: never early. Raises InvalidSchedule for a naive one."""
-    return None if value is None else ceil_ms(value, field=field)
+    """A timezone-aware datetime as ms UTC, rounded up: never early.
+
+    Raises:
+        InvalidSchedule: it is naive, or lies beyond the years that rules answer for.
+    """
+    return None if value is None else checked_ms(value, field=field)
 
 
 def header_pairs(headers: Any) -> tuple[tuple[str, str], ...]:
@@ -284,6 +290,8 @@ def _check_text(
     for character in value:
         if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} and (printable or character not in "\n\t"):
             raise InvalidSchedule(field, value, f"holds the control character U+{ord(character):04X}; remove it")
+        if printable and character in _TURNING:
+            raise InvalidSchedule(field, value, f"holds U+{ord(character):04X}, which turns text round; remove it")
 
 
 def _check_duration(field: str, value: Any, least: timedelta, most: timedelta) -> None:
