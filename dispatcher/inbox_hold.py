@@ -1,8 +1,10 @@
 """One claim while its block runs: taken, kept alive, and in the end recorded or released.
 
 A claim that nobody renews counts as abandoned after a while, so that work is not lost with the consumer that began it.
-Whoever is at work therefore renews it, three times in that span. A renewal that the store does not answer is tried
-again at the next beat; one that finds another holder means that we stood still for too long, and the claim is lost.
+Whoever is at work therefore renews it, three times in that span, and each time until the store has answered. We trust
+our claim for as long as it lives, counted on our own monotonic clock from before the last renewal that was acknowledged
+was sent: that is never longer than the store does, and no two hosts' clocks are compared. Past that, or where a renewal
+finds another holder, the claim is *lost*: others may be at work on the same.
 """
 
 from __future__ import annotations
@@ -86,10 +88,12 @@ class Hold:
         #: Whether somebody asks for the place.
         self.wanted = False
         self._keeping: asyncio.Task[None] | None = None
+        self._trusted_until = 0
 
     async def take(self) -> Claim:
         """Claim the place where it is free, and keep it from then on; the claim that stands."""
         means = self._means
+        self._trusted_until = means.clock.monotonic_ms() + means.terms.claim_ms
         claim = await means.persistence.until_answered(
             lambda: means.claims.take(self.place, self.holder, means.terms.claim_ms), means.deadline()
         )
@@ -122,10 +126,16 @@ class Hold:
         means = self._means
         while not self.lost:
             await means.clock.sleep_ms(means.terms.claim_ms // 3)
+            sent_at = means.clock.monotonic_ms()
             with suppress(StoreUnavailable, StoreTimeout):
-                claim = await means.claims.keep(self.place, self.holder, means.terms.claim_ms)
-                self.lost = claim.holder != self.holder
+                claim = await means.persistence.until_answered(self._renew, self._trusted_until)
+                self._trusted_until = sent_at + means.terms.claim_ms
                 self.wanted = claim.successor not in {b"", self.holder}
+                self.lost = claim.holder != self.holder
+            self.lost = self.lost or means.clock.monotonic_ms() >= self._trusted_until
+
+    async def _renew(self) -> Claim:
+        return await self._means.claims.keep(self.place, self.holder, self._means.terms.claim_ms)
 
     async def _stop(self) -> None:
         if self._keeping is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,18 @@ import pytest
 
 from tests.contract import inboxes
 from tests.contract.inboxes import InboxSubject
-from tocsin import ClaimHeld, ClaimLost, Kind, Received, SettingsError
+from tocsin import (
+    CassandraInbox,
+    ClaimHeld,
+    ClaimLost,
+    Kind,
+    MemoryInbox,
+    NotInitialised,
+    Received,
+    SettingsError,
+    SqliteInbox,
+)
+from tocsin.deploy.stack import LocalStack
 from tocsin.dispatcher import inbox_memory, inbox_sqlite
 from tocsin.dispatcher.inbox import ClaimingInbox
 from tocsin.dispatcher.inbox_blocks import Concurrency
@@ -303,6 +315,45 @@ async def test_code_without_an_event_loop_has_the_same(subject: InboxSubject, re
         return found
 
     assert await asyncio.to_thread(consume) == [True, True, False, True, True, True, False, True]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_threads_share_an_inbox_and_one_of_them_works(kind: str, received: Received, tmp_path: Path) -> None:
+    inbox = MemoryInbox() if kind == "memory" else SqliteInbox(f"sqlite:///{tmp_path}/inbox.db")
+
+    def consume(number: int) -> bool:
+        with inbox.once(replace(received, key=str(number % 4)), subscription="s") as first:
+            return first
+
+    with ThreadPoolExecutor(8) as threads, inbox:
+        assert sorted(threads.map(consume, range(32))) == [False] * 28 + [True] * 4
+
+
+@pytest.mark.cassandra
+async def test_tables_that_are_missing_are_not_made_and_told(cassandra_stack: LocalStack, received: Received) -> None:
+    inbox = CassandraInbox(cassandra_stack.store_url("never_made"))
+    with pytest.raises(NotInitialised, match="run: tocsin init"):
+        await inbox.once(received, subscription="s").__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"lease": timedelta(seconds=1)}, "no lease"),
+        ({"abandoned_after": timedelta(milliseconds=1500)}, "whole seconds"),
+        ({"abandoned_after": timedelta(0)}, "at least one"),
+        ({"remembered_for": timedelta(seconds=1)}, "remembered_for"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(wrong: dict[str, timedelta], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        MemoryInbox(**wrong)
+
+
+@pytest.mark.parametrize("subscription", ["", "x" * 256])
+def test_a_subscription_has_a_name(subscription: str, received: Received) -> None:
+    with pytest.raises(SettingsError, match="subscription"):
+        MemoryInbox().once(received, subscription=subscription)
 
 
 async def test_an_inbox_belongs_to_one_event_loop(inbox: ClaimingInbox, received: Received) -> None:

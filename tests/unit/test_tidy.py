@@ -35,8 +35,8 @@ def python_files(*folders: str) -> Iterator[Path]:
 
 def written_files() -> Iterator[Path]:
     """Everything people wrote: code, settings and prose."""
-    yield from python_files("tocsin", "tests", *ROOMS)
-    for folder in (".", ".ci", "tests", *ROOMS):
+    yield from python_files("tocsin", "tests", "docs", "examples", *ROOMS)
+    for folder in (".", ".ci", "tests", "docs", *ROOMS):
         files = sorted(path for path in (ROOT / folder).iterdir() if path.is_file())
         yield from (path for path in files if path.suffix in {"", ".md", ".toml", ".yaml", ".xml", ".properties"})
 
@@ -56,7 +56,9 @@ def shown(path: Path) -> str:
 
 
 def test_no_file_is_longer_than_four_hundred_lines() -> None:
-    lengths = {shown(path): len(text_of(path).splitlines()) for path in python_files("tocsin", "tests", *ROOMS)}
+    lengths = {
+        shown(path): len(text_of(path).splitlines()) for path in python_files("tocsin", "tests", "examples", *ROOMS)
+    }
     assert {path: lines for path, lines in lengths.items() if lines > FILE_LINES_MAX} == {}
 
 
