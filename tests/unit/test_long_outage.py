@@ -7,31 +7,20 @@ comes back; what is dispatched then can only come from the audit of what is owed
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 import pytest
+from unit.virtual_bench import RANGES, START, START_MS, Bench
 
-from tocsin.dispatcher.fleet import Dispatcher, make_dispatcher
-from tocsin.dispatcher.publisher import Outcome, Record
-from tocsin.dispatcher.virtual_loop import VirtualClock, VirtualLoop
-from tocsin.producer.scheduler import AsyncScheduler
-from tocsin.schema.entries import parse_occurrence_key
-from tocsin.schema.instants import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, to_datetime
-from tocsin.schema.levels import Layout, Level, Levels
+from tocsin.schema.instants import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from tocsin.schema.levels import Levels
 from tocsin.schema.recurrence import Every, Once
 from tocsin.schema.schedules import CatchUp
-from tocsin.schema.sqlite import PURGE_INTERVAL_MS, SqliteStore
-from tocsin.schema.store import Settings
 from tocsin.schema.timing import Timing
 
-START = datetime(2026, 12, 1, 8, tzinfo=UTC)
-START_MS = int(START.timestamp() * 1000)
 #: The first nominal time of whatever runs each hour.
 FIRST = START + timedelta(hours=1)
-RANGES = 2
 TIMING = Timing(
     retention_ms=2 * HOUR_MS,
     tick_ms=5 * SECOND_MS,
@@ -45,103 +34,9 @@ TIMING = Timing(
 OUTAGE = timedelta(days=3)
 
 
-class Heard:
-    """A Publisher that keeps what it is given, and an Observer of troubles."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.troubles: list[tuple[Any, ...]] = []
-
-    async def start(self) -> None: ...
-
-    async def close(self, timeout_ms: int) -> None: ...
-
-    async def publish(self, records: Sequence[Record]) -> Sequence[Outcome]:
-        self.records += records
-        return [Outcome.ACKED] * len(records)
-
-    def troubled(self, *what: Any) -> None:
-        self.troubles.append(what)
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
-
-    def nominal(self, schedule_id: str) -> list[datetime]:
-        """When a schedule's records were nominal, in the order of their dispatch."""
-        keys = [parse_occurrence_key(record.key.decode()) for record in self.records]
-        return [to_datetime(at) for name, at, _ in keys if name == schedule_id]
-
-
-class Bench:
-    """A store, a client, and dispatchers that come and go."""
-
-    def __init__(self) -> None:
-        self.loop = VirtualLoop()
-        self.clock = VirtualClock(self.loop, START_MS)
-        self.settings = Settings(genesis=START_MS, shard_ranges=RANGES, layouts=(Layout(0, RANGES),))
-        self.store = SqliteStore("sqlite:///:memory:", None, timing=TIMING, clock=self.clock, create=self.settings)
-        numbers = itertools.count(1)
-        self.new_id = lambda: next(numbers).to_bytes(16)
-        self.scheduler = AsyncScheduler(self.store, timing=TIMING, clock=self.clock, new_id=self.new_id)
-        self.heard = Heard()
-        self.run(self.store.open())
-        self._running: tuple[Dispatcher, Any] | None = None
-
-    def run(self, work: Coroutine[Any, Any, Any] | Awaitable[Any]) -> Any:
-        return self.loop.run_until_complete(work)
-
-    def dispatch(self) -> None:
-        dispatcher = make_dispatcher(
-            self.store,
-            self.settings,
-            self.heard,
-            dispatcher_id="d",
-            observer=self.heard,  # type: ignore[arg-type]
-            timing=TIMING,
-            clock=self.clock,
-            new_id=self.new_id,
-        )
-        self._running = dispatcher, self.loop.create_task(dispatcher.run())
-
-    def stop(self) -> None:
-        assert self._running is not None
-        dispatcher, running = self._running
-        dispatcher.stop()
-        self.run(running)
-        self._running = None
-
-    def turn(self, duration: timedelta) -> None:
-        self.run(self.clock.sleep_ms(duration // timedelta(milliseconds=1)))
-
-    def purge(self) -> None:
-        """Let the store forget what is old: it does with a write."""
-        self.turn(timedelta(milliseconds=2 * PURGE_INTERVAL_MS))
-        self.run(self.store.keep_request("nobody", "nothing", self.clock.wall_ms()))
-
-    def packs(self) -> int:
-        """How many packs lie on the minute and near levels, in any bucket of these days."""
-        levels = Levels(TIMING, RANGES, self.settings.layouts)
-
-        async def count() -> int:
-            found = 0
-            for level, shard_range in itertools.product((Level.MINUTE, Level.NEAR), range(RANGES)):
-                for bucket in levels.buckets(level, shard_range, START_MS - DAY_MS, self.clock.wall_ms() + DAY_MS):
-                    async for page in self.store.read_packs(bucket):
-                        found += len(page)
-            return found
-
-        return int(self.run(count()))
-
-    def close(self) -> None:
-        if self._running is not None:
-            self.stop()
-        self.run(self.store.close())
-        self.loop.close()
-
-
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    bench = Bench()
+    bench = Bench(TIMING)
     yield bench
     bench.close()
 
