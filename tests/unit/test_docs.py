@@ -10,6 +10,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import redirect_stdout
+from datetime import UTC, date, datetime, time, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,21 @@ def test_the_tutorial_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.
     names["scheduler"].close()
     assert said.getvalue().startswith("ChangeOutcome.PREVENTED\n")
     assert said.getvalue().count("served tea@2026-12-01T01:00:0") == 1
+
+
+def test_what_is_shown_with_a_scheduler_works() -> None:
+    shown = [block for block in blocks("how-to.md", "python") if re.search(r"\bscheduler\.", block)]
+    assert len(shown) >= 4
+    with Workbench(start=datetime.now(UTC)) as bench:
+        bench.scheduler.create("digest-42", tocsin.Daily(time(9), tz="Europe/Berlin"), topic="mail")
+        names = vars(tocsin) | {"scheduler": bench.scheduler, "UTC": UTC}
+        names |= {"date": date, "datetime": datetime, "timedelta": timedelta}
+        with redirect_stdout(StringIO()) as said:
+            for block in shown:
+                exec(compile(block, "how-to.md", "exec"), names)
+        assert re.match("[678] occurrences in ", said.getvalue())
+        assert names["failed"] == []
+        assert bench.scheduler.get("digest-42").exclude == ("holidays",)
 
 
 def test_the_first_page_s_schedule_is_accepted() -> None:
