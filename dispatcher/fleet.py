@@ -235,7 +235,7 @@ class Dispatcher:
         try:
             await owner.run()
         except Exception as error:  # noqa: BLE001 — one broken range must not stop the others, and is reported
-            self.services.observer.troubled("range_failed", error)
+            self.services.observer.troubled("range_failed", _first_of(error))
             self._avoided_until[owner.shard_range] = self.services.clock.monotonic_ms() + AVOID_MS
             if not owner.trust.lost:
                 self._let_go(owner, "failed")
@@ -321,6 +321,13 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _first_of(error: Exception) -> Exception:
+    """What failed first: an owner's loops run in a group, which by itself says nothing."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def make_dispatcher(
