@@ -20,61 +20,24 @@ period would lag for ever once a re-arm takes longer than its period, and under 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
 
 from tocsin.dispatcher.catch_up import Horizon, choose, following, passed_over
+from tocsin.dispatcher.flight import Flight, next_nominal
+from tocsin.dispatcher.giving_up import give_up_entry
 from tocsin.dispatcher.lately import identity
 from tocsin.dispatcher.publisher import Outcome, Record
-from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.extra_runs import backfill_turn, next_turn_due
 from tocsin.producer.insert import Placement
-from tocsin.schema.entries import Entry, Kind, encode_pack
+from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.levels import Level
-from tocsin.schema.schedules import Spec, decode_spec
-from tocsin.schema.store import DeadLetter
+from tocsin.schema.schedules import Spec
 
 #: Late occurrences of one schedule dispatched in one go.
 CHUNK = 100
-
-#: A batch of so many belongs to a herd.
-HERD_BATCH = 100
-#: How long a re-arm waits at most for the rest of a herd to be published.
-REARM_WAITS_MS_MAX = 1_000
-
-cached_spec: Callable[[bytes], Spec] = lru_cache(maxsize=16_384)(decode_spec)
-
-
-class Flight:
-    """One occurrence on its way out, and the item it belongs to."""
-
-    __slots__ = ("acked", "chosen", "entry", "follow", "item", "passed_over", "publish", "rounds", "skipped", "spec")
-
-    def __init__(self, item: Item, spec: Spec, entry: Entry, *, passed_over: str, skipped: int, rounds: int) -> None:
-        self.item = item
-        self.spec = spec
-        #: The occurrence it stands for: the item's, or a later one of a catch-up.
-        self.entry = entry
-        self.publish = not passed_over
-        #: Why it is not dispatched; empty: it is.
-        self.passed_over = passed_over
-        #: Which occurrence this run of the item began with; see `Entry.chosen`.
-        self.chosen = entry.scheduled_for
-        #: Occurrences the catch-up policy passed over before this one.
-        self.skipped = skipped
-        self.rounds = rounds
-        #: Whether what follows the item is armed once this one is out: the last one of a backfill's turn.
-        self.follow = True
-        self.acked = False
-
-    def record(self) -> Record:
-        """The item's own record where it was built ahead and still fits."""
-        if self.entry is self.item.entry and not self.skipped and self.item.record is not None:
-            return self.item.record
-        return record_of(self.entry, self.spec, missed=self.skipped)
 
 
 class Dispatch:
@@ -114,38 +77,30 @@ class Dispatch:
     async def run(self, items: Iterable[Item]) -> None:
         """See a batch of one topic through, from publish to re-arm."""
         batch = list(items)
-        if any(item.spec is not None and item.spec.exclude for item in batch):
-            await self._services.calendars.keep_fresh()
-        flights = [flight for item in batch for flight in self._prepare(item)]
+        if self._may_publish() and all(map(self._is_plain, batch)):
+            flights, outcomes = await self._publish_plain(batch)
+        else:
+            flights, outcomes = await self._publish_chosen(batch)
         rearms: list[tuple[Flight, Placement]] = []
         while flights:
-            outcomes = await self._publish(flights)
-            if len(flights) >= HERD_BATCH:
-                await self._let_others_publish()
             failing = {
                 id(flight.item): flight.item
                 for flight, outcome in zip(flights, outcomes, strict=True)
                 if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}
             }
             again: list[Flight] = []
-            due_by = min(self._near_read(), self._services.store_clock.now_ms())
-            for flight, outcome in zip(flights, outcomes, strict=True):
-                if outcome is Outcome.ACKED and flight.follow and id(flight.item) not in failing:
-                    self._follow(flight, due_by, again, rearms)
+            async with self._services.load.rearms:
+                due_by = min(self._near_read(), self._services.store_clock.now_ms())
+                for flight, outcome in zip(flights, outcomes, strict=True):
+                    if outcome is Outcome.ACKED and flight.follow and id(flight.item) not in failing:
+                        self._follow(flight, due_by, again, rearms)
             if not self._holds():
                 self._abandon([*flights, *(flight for flight, _ in rearms)])
                 return
             if failing:
                 await self._park([flight for flight in flights if id(flight.item) in failing and flight.follow])
-            flights = again
+            flights, outcomes = again, await self._publish(again)
         await self._rearm(rearms)
-
-    async def _let_others_publish(self) -> None:
-        """In a herd, what follows a dispatch waits a little while something due is not handed out in any range."""
-        clock, store_clock = self._services.clock, self._services.store_clock
-        give_up_at = clock.monotonic_ms() + REARM_WAITS_MS_MAX
-        while clock.monotonic_ms() < give_up_at and self._services.load.is_behind(store_clock.now_ms()):
-            await clock.sleep_ms(self._services.timing.tick_ms_min)
 
     def finish(self, item: Item) -> None:
         """There is nothing to publish and nothing to arm: a recall that has met its timer, or has none."""
@@ -227,10 +182,44 @@ class Dispatch:
 
     # Publish
 
+    def _is_plain(self, item: Item) -> bool:
+        """Whether the record that was built ahead goes out as it is: the usual case, and nearly all of a herd."""
+        entry = item.entry
+        return (
+            item.plain
+            and not self._waiting.is_changing(entry.schedule_id)
+            and not self._services.lately.was_published(identity(entry))
+        )
+
+    async def _publish_plain(self, batch: Sequence[Item]) -> tuple[list[Flight], list[Outcome]]:
+        """The short way. In a herd each occurrence pays for all before it, so nothing is made here but the call."""
+        outcomes = await self._hand_over([item.record for item in batch if item.record is not None])
+        all_acked = outcomes.count(Outcome.ACKED) == len(batch)
+        if all_acked:
+            self._acknowledged(batch[0].record.topic if batch[0].record else "", [item.entry for item in batch])
+            await self._services.load.herd_is_out()
+        flights = [Flight(item, item.spec, item.entry, acked=all_acked) for item in batch if item.spec is not None]
+        if all_acked:
+            return flights, outcomes
+        unanswered = self._heed(flights, outcomes, range(len(batch)), outcomes)
+        return flights, await self._persist(flights, outcomes, unanswered)
+
+    async def _publish_chosen(self, batch: Sequence[Item]) -> tuple[list[Flight], list[Outcome]]:
+        if any(item.spec is not None and item.spec.exclude for item in batch):
+            await self._services.calendars.keep_fresh()
+        flights = [flight for item in batch for flight in self._prepare(item)]
+        return flights, await self._publish(flights)
+
     async def _publish(self, flights: Sequence[Flight]) -> list[Outcome]:
         """One outcome per flight; BROKER_AWAY where the range was lost, or the occurrence ended, before an answer."""
         outcomes = [Outcome.ACKED] * len(flights)
         unanswered = await self._attempt(flights, outcomes, [i for i, flight in enumerate(flights) if flight.publish])
+        return await self._persist(flights, outcomes, unanswered)
+
+    async def _persist(
+        self, flights: Sequence[Flight], outcomes: list[Outcome], unanswered: list[int]
+    ) -> list[Outcome]:
+        """Publish again what the broker did not answer for, until it does or the range is lost."""
         if unanswered:
             with self._services.topics.broker_away():
                 pause_ms = self._services.timing.retry_ms
@@ -255,9 +244,23 @@ class Dispatch:
                 records.append(flight.record())
         if not records or not self._may_publish():
             return sent
+        return self._heed(flights, outcomes, sent, await self._hand_over(records))
+
+    async def _hand_over(self, records: Sequence[Record]) -> list[Outcome]:
+        load = self._services.load
+        load.publishing(len(records))
+        try:
+            return list(await self._services.publisher.publish(records))
+        finally:
+            load.publishing(-len(records))
+
+    def _heed(
+        self, flights: Sequence[Flight], outcomes: list[Outcome], sent: Sequence[int], answers: Sequence[Outcome]
+    ) -> list[int]:
+        """Take in the answers for the flights that were sent; those for which the broker did not answer."""
         unanswered = []
         acked = []
-        for index, outcome in zip(sent, await self._services.publisher.publish(records), strict=True):
+        for index, outcome in zip(sent, answers, strict=True):
             outcomes[index] = outcome
             if outcome is Outcome.ACKED:
                 flights[index].acked = True
@@ -265,10 +268,12 @@ class Dispatch:
             elif outcome is Outcome.BROKER_AWAY:
                 unanswered.append(index)
         if acked:
-            topic = flights[0].spec.topic
-            self._services.topics.acked(topic)
-            self._services.observer.dispatched(topic, acked, self._services.store_clock.now_ms())
+            self._acknowledged(flights[0].spec.topic, acked)
         return unanswered
+
+    def _acknowledged(self, topic: str, entries: Sequence[Entry]) -> None:
+        self._services.topics.acked(topic)
+        self._services.observer.dispatched(topic, entries, self._services.store_clock.now_ms())
 
     def _may_publish(self) -> bool:
         return not self.stopping and self._holds()
@@ -283,21 +288,8 @@ class Dispatch:
             now = self._services.clock.monotonic_ms()
             if unknown and not self._services.topics.is_given_up(flight.spec.topic, now):
                 continue
-            await self.dead_letter(flight.entry, outcome.value)
+            await give_up_entry(self._services, self._shard_range, flight.entry, outcome.value)
             outcomes[index] = Outcome.ACKED
-
-    async def dead_letter(self, entry: Entry, reason: str) -> None:
-        """Keep what will not be dispatched, until the store has it."""
-        letter = DeadLetter(
-            shard_range=self._shard_range,
-            at=self._services.store_clock.now_ms(),
-            occurrence_key=entry.key,
-            reason=reason,
-            attempts=entry.tries + 1,
-            entry=encode_pack([entry]),
-        )
-        await self._services.persistence.until_answered(lambda: self._services.store.write_dead_letter(letter))
-        self._services.observer.dead_lettered(reason, entry.key)
 
     async def _park(self, flights: Sequence[Flight]) -> None:
         """Back to near, marked, so that committed moves on without them."""
@@ -325,7 +317,7 @@ class Dispatch:
             self._follow_extra_run(flight, rearms)
             return
         if not item.missed:
-            nominal = spec.next_after(entry.scheduled_for)
+            nominal = next_nominal(entry.spec, entry.scheduled_for)
         else:
             horizon = self._horizon(item)
             nominal, skipped = following(spec, entry.schedule_id, entry.scheduled_for, horizon, counted=flight.publish)

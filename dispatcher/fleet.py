@@ -26,11 +26,11 @@ from tocsin.dispatcher.assignment import assign
 from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.lately import Lately
 from tocsin.dispatcher.layouts import KnownLayouts
+from tocsin.dispatcher.load import Load
 from tocsin.dispatcher.owner import RangeOwner, Trust
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.services import Observer, Services
 from tocsin.dispatcher.topics import Topics
-from tocsin.dispatcher.waiting import Load
 from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from tocsin.dispatcher.dispatch import cached_spec
+from tocsin.dispatcher.flight import cached_spec
 from tocsin.dispatcher.forecast import MINUTES_AHEAD, Forecast, next_hour, next_minute
 from tocsin.dispatcher.owner import RangeOwner
 from tocsin.dispatcher.services import Services

@@ -29,7 +29,9 @@ import msgspec
 from tocsin.dispatcher.audits import RangeAudit
 from tocsin.dispatcher.batches import batches
 from tocsin.dispatcher.cascade import cascade_day
-from tocsin.dispatcher.dispatch import Dispatch, cached_spec
+from tocsin.dispatcher.dispatch import Dispatch
+from tocsin.dispatcher.flight import cached_spec, is_plain
+from tocsin.dispatcher.giving_up import give_up_entry
 from tocsin.dispatcher.lately import identity
 from tocsin.dispatcher.reading import Reader
 from tocsin.dispatcher.record import record_of
@@ -43,8 +45,6 @@ from tocsin.schema.store import Frontier, PlacedMarker
 
 #: Items of one publish batch: large enough to amortise a re-arm's writes, small enough to finish early.
 BATCH_MAX = 500
-#: Bytes in memory, over all ranges, beyond which the minute level is read no further until some are dispatched.
-WAITING_BYTES_MAX = 160 * 1024 * 1024
 #: Entries of a range in memory beyond which old minutes are read no further until some are dispatched.
 BACKLOG_MAX = 2_000
 
@@ -211,12 +211,13 @@ class RangeOwner:
             self._take(entries, after, sealed_at)
             self._release()
             while not self._has_room(most_waiting) and self._goes_on():
+                self._services.load.want_room()
                 await self._pause(self._timing.tick_ms_min)
 
     def _has_room(self, most_waiting: int | None) -> bool:
         if self._services.topics.is_broker_away or (most_waiting is not None and self.waiting.count > most_waiting):
             return False
-        return self._services.load.size_bytes <= WAITING_BYTES_MAX
+        return self._services.load.has_room
 
     async def _far_loop(self, read_to: int) -> None:
         day_ms = self._timing.day_ms
@@ -303,11 +304,12 @@ class RangeOwner:
             self._spawn(self._give_up(item))
             return False
         item.record = record_of(item.entry, item.spec)
+        item.plain = item.alone and not item.missed and is_plain(item.entry, item.spec)
         return True
 
     async def _give_up(self, item: Item) -> None:
         """An entry nobody can dispatch or re-arm harms only itself."""
-        await self._dispatch.dead_letter(item.entry, "undecodable")
+        await give_up_entry(self._services, self.shard_range, item.entry, "undecodable")
         self.waiting.drop(item)
 
     def _settled(self) -> int | None:
@@ -347,7 +349,8 @@ class RangeOwner:
         while self._expected and self._expected[0] <= self._near_read:
             heapq.heappop(self._expected)
         wanted = [self.waiting.next_due(), self._expected[0] if self._expected else None]
-        latest = now + self._timing.tick_ms
+        # All ranges of a process tick in the same moment, so that a store can be asked for many of them at once.
+        latest = now + self._timing.tick_ms - self._services.clock.monotonic_ms() % self._timing.tick_ms
         return max(now + self._timing.tick_ms_min, min([latest, *(at + 1 for at in wanted if at is not None)]))
 
     async def _wait_until(self, instant: int) -> None:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 #: What a codec is called by both Kafka clients.
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+#: Headers of our own on a record, at most, and what one takes on average.
+ATTRIBUTES_MAX = 13
+ATTRIBUTE_BYTES = 40
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -45,11 +48,24 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: list[tuple[str, bytes]]
     partition_key: bytes  # decides the partition; see partitioning.py
     partition_hash: int = -1  # of the partition key, where there was time to compute it ahead; -1: not yet
+    size_bytes: int = -1  # about what it holds while it is un-acked, likewise
+
+    @property
+    def bytes_unacked(self) -> int:
+        """About what it holds while it is un-acked."""
+        return self.size_bytes if self.size_bytes >= 0 else size_of(self.key, self.value, self.headers)
 
     def partition(self, partition_count: int) -> int:
         """Where it goes in a topic of so many partitions."""
         hashed = self.partition_hash
         return (hashed if hashed >= 0 else partition_hash(self.partition_key)) % partition_count
+
+
+def size_of(key: bytes, value: bytes, headers: Sequence[tuple[str, bytes]]) -> int:
+    """About the bytes a record holds while it is un-acked; exact where a user's headers may be long."""
+    if len(headers) <= ATTRIBUTES_MAX:
+        return len(key) + len(value) + len(headers) * ATTRIBUTE_BYTES
+    return len(key) + len(value) + sum(len(name) + len(text) for name, text in headers)
 
 
 class Outcome(enum.Enum):

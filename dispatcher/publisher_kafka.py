@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.room import Room, Share
+from tocsin.dispatcher.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,9 +43,6 @@ VERDICT_TTL_S = 0.5
 LOOK_UPS_MAX = 4
 #: Framing of key, value and headers in a request; clients count it towards the largest record they take.
 FRAMING_BYTES = 16 * 1024
-#: Headers of our own on a record, at most, and what one takes on average.
-ATTRIBUTES_MAX = 13
-ATTRIBUTE_BYTES = 40
 #: Lanes kept; beyond it the idle ones are forgotten, for topic names come from whoever creates schedules.
 LANES_MAX = 10_000
 
@@ -170,6 +168,8 @@ class KafkaPublisher:
         self._parcel_bytes_max = min(PARCEL_BYTES_MAX, settings.unacked_bytes_max // 2)
         self._lanes: dict[str, Lane] = {}
         self._parcels: set[Parcel] = set()
+        #: One parcel in each pass of the loop: lanes take turns, and whatever else is ready is served in between.
+        self._turns = Turns()
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
 
@@ -228,8 +228,6 @@ class KafkaPublisher:
         try:
             await turn.comes()
             for part, size_bytes in self._parts(records):
-                if parcels:
-                    await asyncio.sleep(0)
                 parcels.append(await self._hand_over(lane, part, size_bytes))
         finally:
             turn.over()
@@ -250,10 +248,19 @@ class KafkaPublisher:
             return parcel.answer_all(lane.verdict or Outcome.BROKER_AWAY)
         self._parcels.add(parcel)
         parcel.finished.add_done_callback(lambda _: self._finish(lane, parcel, size_bytes))
-        if self._closed:
-            return parcel.answer_all(Outcome.BROKER_AWAY)
-        self._client.hand_over(parcel)
+        await self._in_turn(parcel)
         return parcel
+
+    async def _in_turn(self, parcel: Parcel) -> None:
+        its_turn_came = False
+        try:
+            async with self._turns:
+                its_turn_came = not self._closed
+                if its_turn_came:
+                    self._client.hand_over(parcel)
+        finally:
+            if not its_turn_came:
+                parcel.answer_all(Outcome.BROKER_AWAY)
 
     def _finish(self, lane: Lane, parcel: Parcel, size_bytes: int) -> None:
         self._parcels.discard(parcel)
@@ -274,9 +281,13 @@ class KafkaPublisher:
             lane.view, lane.verdict = None, None
 
     def _parts(self, records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], int]]:
+        sizes = [record.bytes_unacked for record in records]
+        size_bytes = sum(sizes)
+        if len(records) <= self._parcel_count_max and size_bytes <= self._parcel_bytes_max:
+            yield records, size_bytes
+            return
         start = size_bytes = 0
-        for index, record in enumerate(records):
-            record_bytes = size_of(record)
+        for index, record_bytes in enumerate(sizes):
             if index > start and (
                 index - start >= self._parcel_count_max or size_bytes + record_bytes > self._parcel_bytes_max
             ):
@@ -339,12 +350,3 @@ class KafkaPublisher:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-def size_of(record: Record) -> int:
-    """About the bytes a record holds while it is un-acked; exact where a user's headers may be long."""
-    headers = record.headers
-    size_bytes = len(record.key) + len(record.value)
-    if len(headers) <= ATTRIBUTES_MAX:
-        return size_bytes + len(headers) * ATTRIBUTE_BYTES
-    return size_bytes + sum(len(name) + len(value) for name, value in headers)

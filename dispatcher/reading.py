@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from functools import partial
 
+from tocsin.dispatcher.giving_up import give_up
 from tocsin.dispatcher.services import Services
 from tocsin.schema.entries import Entry, Undecodable, decode_pack
 from tocsin.schema.levels import Bucket, Level
-from tocsin.schema.store import DeadLetter, PackRow, PlacedMarker
+from tocsin.schema.pages import next_page
+from tocsin.schema.store import PackRow, PlacedMarker
 
 #: The entries of a pack, and the position at which it was read.
 DecodedPack = tuple[int, list[Entry]]
@@ -32,13 +34,18 @@ class Reader:
         """Every pack with after < position <= through."""
         packs: list[DecodedPack] = []
         for bucket in self._services.levels.buckets(Level.NEAR, self._shard_range, after, through):
-            packs += await self._read(bucket, after, through)
+            async for page in self._pages(bucket, after, through):
+                packs += page
         return packs
 
     async def buckets(self, level: Level, after: int, through: int) -> AsyncIterator[list[DecodedPack]]:
-        """The packs of every bucket that holds positions in (after, through], one bucket at a time, oldest first."""
+        """The packs of every bucket that holds positions in (after, through], page by page, oldest bucket first.
+
+        The next page is asked for once this one is taken in: however large a bucket is, a page of it is in memory.
+        """
         for bucket in self._services.levels.buckets(level, self._shard_range, after, through):
-            yield await self._read(bucket, None, None)
+            async for page in self._pages(bucket, None, None):
+                yield page
 
     async def markers(self, after: int, through: int) -> list[PlacedMarker]:
         """Every change marker with after < position <= through."""
@@ -49,28 +56,18 @@ class Reader:
 
         return await self._services.persistence.until_answered(read)
 
-    async def _read(self, bucket: Bucket, after: int | None, through: int | None) -> list[DecodedPack]:
-        async def read() -> list[PackRow]:
-            pages = self._services.store.read_packs(bucket, after, through)
-            return [row async for page in pages for row in page]
-
-        rows = await self._services.persistence.until_answered(read)
-        return [(row.position, await self._decode(bucket, row)) for row in rows]
+    async def _pages(self, bucket: Bucket, after: int | None, through: int | None) -> AsyncIterator[list[DecodedPack]]:
+        pages = self._services.store.read_packs(bucket, after, through)
+        while True:
+            page = await self._services.persistence.until_answered(partial(next_page, pages))
+            if not page:
+                return
+            yield [(row.position, await self._decode(bucket, row)) for row in page]
 
     async def _decode(self, bucket: Bucket, row: PackRow) -> list[Entry]:
         try:
             return decode_pack(row.body)
         except Undecodable:
             key = f"{bucket.level.value}/{bucket.start}/{bucket.sub}/{row.pack_id.hex()}"
-            letter = DeadLetter(
-                shard_range=self._shard_range,
-                at=self._services.store_clock.now_ms(),
-                occurrence_key=key,
-                reason="undecodable",
-                attempts=1,
-                entry=row.body,
-            )
-            write = partial(self._services.store.write_dead_letter, letter)
-            await self._services.persistence.until_answered(write)
-            self._services.observer.dead_lettered("undecodable", key)
+            await give_up(self._services, self._shard_range, key, "undecodable", row.body)
             return []

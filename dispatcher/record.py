@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tocsin.dispatcher.partitioning import partition_hash
-from tocsin.dispatcher.publisher import Record
+from tocsin.dispatcher.publisher import Record, size_of
 from tocsin.schema.entries import Kind, format_instant
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 EVENT_TYPE = "tocsin.occurrence"
 #: The CloudEvents source where no other is configured; with the id it identifies an event worldwide.
 EVENT_SOURCE = "/tocsin"
+_NONE_MISSED = ("ce_missed", b"0")
 
 
 def record_of(entry: Entry, spec: Spec, *, missed: int = 0, source: str = EVENT_SOURCE) -> Record:
@@ -37,27 +38,26 @@ def record_of(entry: Entry, spec: Spec, *, missed: int = 0, source: str = EVENT_
     `missed` says how many occurrences before it were left out by the catch-up policy. Entry and spec are those of one
     schedule version; the payload is the entry's.
     """
-    scheduled_for = format_instant(entry.scheduled_for)
-    due = scheduled_for if entry.due == entry.scheduled_for else format_instant(entry.due)
     key = entry.key.encode()
     schedule_id = entry.schedule_id.encode()
     partition_key = schedule_id if spec.partition_key is None else spec.partition_key.encode()
-    return Record(
-        spec.topic,
-        key,
-        entry.payload,
-        [
-            ("ce_id", key),
-            ("ce_time", due.encode()),
-            ("ce_scheduleid", schedule_id),
-            ("ce_scheduledfor", scheduled_for.encode()),
-            ("ce_version", b"%d" % entry.version),
-            ("ce_missed", b"%d" % missed),
-            *_shared_headers(source, entry.kind, (spec.tenant, spec.definition, spec.content_type), spec.headers),
-        ],
-        partition_key,
-        partition_hash(partition_key),
-    )
+    headers = [
+        ("ce_id", key),
+        ("ce_scheduleid", schedule_id),
+        ("ce_version", b"%d" % entry.version),
+        _instant_header("ce_time", entry.due),
+        _instant_header("ce_scheduledfor", entry.scheduled_for),
+        ("ce_missed", b"%d" % missed) if missed else _NONE_MISSED,
+        *_shared_headers(source, entry.kind, (spec.tenant, spec.definition, spec.content_type), spec.headers),
+    ]
+    hashed = partition_hash(partition_key)
+    return Record(spec.topic, key, entry.payload, headers, partition_key, hashed, size_of(key, entry.payload, headers))
+
+
+@lru_cache(maxsize=8192)
+def _instant_header(name: str, instant: int) -> tuple[str, bytes]:
+    """A herd shares its instants, and so these headers."""
+    return name, format_instant(instant).encode()
 
 
 @lru_cache(maxsize=4096)

@@ -9,9 +9,9 @@ from typing import Protocol
 from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.lately import Lately
 from tocsin.dispatcher.layouts import KnownLayouts
+from tocsin.dispatcher.load import Load
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.topics import Topics
-from tocsin.dispatcher.waiting import Load
 from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.insert import Inserter

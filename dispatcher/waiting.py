@@ -26,13 +26,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from tocsin.dispatcher.load import Load
 from tocsin.dispatcher.publisher import Record
 from tocsin.schema.entries import Entry
 from tocsin.schema.schedules import Marker, Spec
 from tocsin.schema.store import PlacedMarker
 
 #: What an item holds besides spec and payload: entry, record, headers and its places in memory; measured.
-ITEM_BYTES = 2_000
+ITEM_BYTES = 1_300
 #: No end: the occurrence's version is the current one.
 NO_END = 1 << 62
 
@@ -52,29 +53,18 @@ class Status(enum.Enum):
 _PENDING = frozenset({Status.VERIFYING, Status.WAITING, Status.MOVING})
 
 
-class Load:
-    """What the ranges of one process hold together."""
-
-    def __init__(self) -> None:
-        #: Reading ahead stops while it is too much.
-        self.size_bytes = 0
-        self.ranges: set[Waiting] = set()
-
-    def is_behind(self, now: int) -> bool:
-        """Whether anything due by now has not been handed out yet: re-arms can wait, publishing cannot."""
-        return any(waiting.is_due(now) for waiting in self.ranges)
-
-
 class Item:
     """One occurrence in memory, whatever number of copies of it were read."""
 
     __slots__ = (
         "again",
+        "alone",
         "also",
         "end",
         "entry",
         "lowest",
         "missed",
+        "plain",
         "record",
         "size_bytes",
         "source",
@@ -94,11 +84,15 @@ class Item:
         #: Its version owns nominal times below this only.
         self.end = NO_END
         self.missed = missed
+        #: No other item of its schedule was ever here beside it.
+        self.alone = True
+        #: Nothing has to be looked up or chosen when it is due: its record, as it is built, goes out.
+        self.plain = False
         #: A copy that was read while this one was moving.
         self.again: Entry | None = None
         #: Later nominal times this item stands for while it catches up.
         self.also: frozenset[int] = frozenset()
-        self.size_bytes = ITEM_BYTES + len(entry.spec) + 2 * len(entry.payload)
+        self.size_bytes = ITEM_BYTES + len(entry.spec) + len(entry.payload)
 
     def is_occurrence(self, scheduled_for: int, version: int, request: str) -> bool:
         """Whether this item stands for that occurrence of its schedule."""
@@ -115,9 +109,10 @@ class Waiting:
 
     def __init__(self, load: Load | None = None) -> None:
         self._load = load or Load()
-        self._load.ranges.add(self)
         self._items: defaultdict[str, list[Item]] = defaultdict(list)
-        self._by_due: list[tuple[int, int, Item]] = []
+        #: What counts, by due, and the dues in order: a herd is one of them, handed out whole.
+        self._by_due: defaultdict[int, list[Item]] = defaultdict(list)
+        self._dues: list[int] = []
         self._order = 0
         self._markers: defaultdict[str, list[Marker]] = defaultdict(list)
         self._markers_by_until: list[tuple[int, int, Marker]] = []
@@ -139,7 +134,11 @@ class Waiting:
         if self.is_ended(entry.schedule_id, entry.version, entry.scheduled_for):
             return None
         item = Item(entry, position, missed=missed)
-        self._items[entry.schedule_id].append(item)
+        siblings = self._items[entry.schedule_id]
+        siblings.append(item)
+        if len(siblings) > 1:
+            for each in siblings:
+                each.alone = each.plain = False
         self._open(position)
         self.count += 1
         self._load.size_bytes += item.size_bytes
@@ -161,12 +160,12 @@ class Waiting:
     def let_count(self, item: Item) -> bool:
         """The entry counts; False: a higher version of the occurrence counts already, and it was dropped."""
         entry = item.entry
-        others = [
-            other
-            for other in self._items[entry.schedule_id]
-            if other.entry.scheduled_for == entry.scheduled_for and other.entry.request == entry.request
-        ]
-        if len(others) > 1:
+        if not item.alone:
+            others = [
+                other
+                for other in self._items[entry.schedule_id]
+                if other.entry.scheduled_for == entry.scheduled_for and other.entry.request == entry.request
+            ]
             for other in others:
                 newer = other.entry.version > entry.version
                 if newer and other.status in {Status.WAITING, Status.DISPATCHING}:
@@ -197,7 +196,6 @@ class Waiting:
     def leave(self) -> None:
         """The range is served by another now: what is still here weighs no longer on the ranges that stay."""
         self._load.size_bytes -= sum(item.size_bytes for items in self._items.values() for item in items)
-        self._load.ranges.discard(self)
         self._load = Load()
 
     def moved(self, item: Item, status: Status) -> bool:
@@ -213,15 +211,15 @@ class Waiting:
     def take_due(self, through: int) -> list[Item]:
         """Everything that counts and is due by then, in order of due; the items are DISPATCHING from here on."""
         due: list[Item] = []
-        while self._by_due and self._by_due[0][0] <= through:
-            _, _, item = heapq.heappop(self._by_due)
-            if item.status is not Status.WAITING:
-                continue
-            if item.entry.schedule_id in self._unanswered:
-                self._held[item.entry.schedule_id].append(item)
-                continue
-            item.status = Status.DISPATCHING
-            due.append(item)
+        while self._dues and self._dues[0] <= through:
+            for item in self._by_due.pop(heapq.heappop(self._dues)):
+                if item.status is not Status.WAITING:
+                    continue
+                if item.entry.schedule_id in self._unanswered:
+                    self._held[item.entry.schedule_id].append(item)
+                    continue
+                item.status = Status.DISPATCHING
+                due.append(item)
         return due
 
     def put_back(self, item: Item) -> None:
@@ -229,15 +227,16 @@ class Waiting:
         item.status = Status.WAITING
         self._push(item)
 
-    def is_due(self, now: int) -> bool:
-        """Whether something that is due by now waits to be handed out."""
-        return bool(self._by_due) and self._by_due[0][0] <= now
-
     def next_due(self) -> int | None:
         """When the next item may be taken."""
-        while self._by_due and self._by_due[0][2].status is not Status.WAITING:
-            heapq.heappop(self._by_due)
-        return self._by_due[0][0] if self._by_due else None
+        while self._dues:
+            items = self._by_due[self._dues[0]]
+            while items and items[-1].status is not Status.WAITING:
+                items.pop()
+            if items:
+                return self._dues[0]
+            del self._by_due[heapq.heappop(self._dues)]
+        return None
 
     def settled_before(self) -> int | None:
         """The lowest position that is not dispatched and re-armed yet; None: nothing is open."""
@@ -250,7 +249,7 @@ class Waiting:
     def fill(self, item: Item, spec: bytes, payload: bytes) -> None:
         """A pointer counts: give it what its schedule says."""
         item.entry = msgspec.structs.replace(item.entry, spec=spec, payload=payload)
-        grown = len(spec) + 2 * len(payload)
+        grown = len(spec) + len(payload)
         item.size_bytes += grown
         self._load.size_bytes += grown
 
@@ -289,6 +288,10 @@ class Waiting:
     def is_held(self, schedule_id: str) -> bool:
         """Whether a marked marker of the schedule awaits its first answer."""
         return schedule_id in self._unanswered
+
+    def is_changing(self, schedule_id: str) -> bool:
+        """Whether any change marker of the schedule is here; none is the usual case."""
+        return schedule_id in self._markers or schedule_id in self._unanswered
 
     def is_ended(self, schedule_id: str, version: int, scheduled_for: int) -> bool:
         """Whether a marker has ended this occurrence."""
@@ -334,5 +337,7 @@ class Waiting:
         self._open_positions[position] += 1
 
     def _push(self, item: Item) -> None:
-        self._order += 1
-        heapq.heappush(self._by_due, (item.entry.due, self._order, item))
+        items = self._by_due[item.entry.due]
+        if not items:
+            heapq.heappush(self._dues, item.entry.due)
+        items.append(item)

@@ -15,6 +15,7 @@ CLOCK = "tocsin.schema.clock"
 LEVELS = "tocsin.schema.levels"
 OWNER = "tocsin.dispatcher.owner"
 READING = "tocsin.dispatcher.reading"
+FLEET = "tocsin.dispatcher.fleet"
 DISPATCH = "tocsin.dispatcher.dispatch"
 LAYOUTS = "tocsin.dispatcher.layouts"
 SET_LAYOUT = "tocsin.producer.layouts"
@@ -174,8 +175,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an owner reads a bucket's first page only",
         READING,
-        "            return [row async for page in pages for row in page]\n\n        rows",
-        "            return list(await anext(pages, ()))\n\n        rows",
+        "            yield [(row.position, await self._decode(bucket, row)) for row in page]\n",
+        "            yield [(row.position, await self._decode(bucket, row)) for row in page]\n            return\n",
     ),
     _mutant(
         "only the newest layout of a minute is read",
@@ -223,6 +224,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "owed_from = held + 1 - self._levels.timing.misfire_grace_ms",
         "owed_from = held + 1",
         ("away_longer_than_rows_live", 4),
+    ),
+    _mutant(
+        "an epoch that only a minority has is forgotten where it does not show",
+        FLEET,
+        "if lease.epoch > newest.epoch:",
+        "if lease.epoch != newest.epoch:",
+        ("lease_of_a_minority", 0),
+    ),
+    _mutant(
+        "what went out before an outage stands for what was missed in it",
+        DISPATCH,
+        "counted=flight.publish",
+        "counted=True",
+        ("stops_once_it_has_published", 0),
     ),
     _mutant(
         "a minute is read without a look at the layouts",

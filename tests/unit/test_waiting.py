@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tocsin.dispatcher.waiting import NO_END, Item, Load, Status, Waiting
+from tocsin.dispatcher.load import Load
+from tocsin.dispatcher.waiting import NO_END, Item, Status, Waiting
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.schedules import Marker
 from tocsin.schema.store import PlacedMarker
