@@ -208,6 +208,7 @@ def test_a_hundred_thousand_schedules_and_a_thousand_topics_are_a_bounded_number
 
 def exercise(metrics: Metrics) -> None:
     """Let every metric have a value."""
+    metrics.saw([progress(0, "a")], now=TEN, retention_ms=1, skew_ms=0)
     metrics.dispatched("t", [entry(TEN)], TEN + 5)
     metrics.skipped("expired", 1)
     metrics.verified("counts")
