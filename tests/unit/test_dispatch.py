@@ -17,7 +17,8 @@ from tocsin.dispatcher.layouts import KnownLayouts
 from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.topics import Topics
-from tocsin.dispatcher.waiting import Item, Load, Status, Waiting
+from tocsin.dispatcher.load import Load
+from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.extra_runs import BackfillTerms
 from tocsin.producer.persistence import Persistence
@@ -266,7 +267,7 @@ async def test_a_topic_that_stays_unknown_ends_as_a_dead_letter_and_the_schedule
     assert START_MS + HOUR_MS in [entry.scheduled_for for entry in await desk.armed()]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TOO_LARGE, Outcome.NOT_AUTHORISED, Outcome.INVALID])
+@pytest.mark.parametrize("outcome", [Outcome.TOO_LARGE, Outcome.NOT_AUTHORISED, Outcome.NOT_ALLOWED, Outcome.INVALID])
 async def test_what_can_never_be_published_is_a_dead_letter_and_the_schedule_goes_on(
     desk: Desk, outcome: Outcome
 ) -> None:
