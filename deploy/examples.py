@@ -17,6 +17,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin up",
         "tocsin up --nodes 3 --topic kitchen --topic mail",
         "tocsin up --cassandra-port 19042 --kafka-port 19092",
+        "tocsin up --secure",
     ),
     "down": ("tocsin down",),
     "init": (

@@ -5,6 +5,7 @@ Containers where a Docker engine answers, else Java processes (stack_docker, sta
     stack.json              the plan: engine, addresses, ports; written before anything starts
     <service>/              its configuration, data and log
     <service>.process.json  which process it is, noted by that process itself (Java engine)
+    security/               certificate and password of a secure stack (stack_security)
     stopping                there while the stack is being removed
     lock                    held while a command starts or stops services
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from tocsin.deploy.stack_java import JavaEngine
 from tocsin.deploy.stack_plan import PLAN_FILE, StackPlan, make_plan, read_plan
 from tocsin.deploy.stack_process import ProcessService
 from tocsin.deploy.stack_reaper import start_reaper
+from tocsin.deploy.stack_security import StackSecurity
 from tocsin.deploy.stack_service import Service, ServiceEngine
 
 LOCK_FILE = "lock"
@@ -53,8 +55,15 @@ class LocalStack:
         self._report = report
         self._reaper: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, nodes: int = 1, cassandra_port: int | None = None, kafka_port: int | None = None) -> None:
-        """Start what does not run yet, and return once all of it serves.
+    def start(
+        self,
+        *,
+        nodes: int = 1,
+        cassandra_port: int | None = None,
+        kafka_port: int | None = None,
+        secure: bool = False,
+    ) -> None:
+        """Start what does not run yet, and return once all of it serves; `secure`: with TLS and a password.
 
         A stack that an interrupted or crashed run left is completed, its data kept. Whatever ends this call early, a
         signal included, stops what it began.
@@ -65,7 +74,7 @@ class LocalStack:
         """
         try:
             with self._held():
-                self._start(nodes, cassandra_port, kafka_port)
+                self._start(nodes, cassandra_port, kafka_port, secure=secure)
         except BaseException:
             self._end_reaper()
             raise
@@ -84,7 +93,7 @@ class LocalStack:
         for service in self._services():
             service.resume()
         plan = self.plan
-        self.start(nodes=plan.nodes, cassandra_port=plan.cassandra_port, kafka_port=plan.kafka_port)
+        self.start(nodes=plan.nodes, cassandra_port=plan.cassandra_port, kafka_port=plan.kafka_port, secure=plan.secure)
 
     @property
     def running(self) -> bool:
@@ -159,6 +168,15 @@ class LocalStack:
         """Return the URL of a keyspace on these nodes, which need not exist."""
         return self.plan.store_url(keyspace)
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that let a client in; none where anybody may."""
+        return {} if self._security is None else self._security.environment
+
+    @property
+    def _security(self) -> StackSecurity | None:
+        return StackSecurity(self.directory) if self.plan.secure else None
+
     @contextmanager
     def _held(self) -> Iterator[None]:
         """Let no other command start or stop services here meanwhile; leave nothing where no stack is."""
@@ -169,10 +187,10 @@ class LocalStack:
                 if read_plan(self.directory) is None:
                     self._forget_directory()
 
-    def _start(self, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> None:
+    def _start(self, nodes: int, cassandra_port: int | None, kafka_port: int | None, *, secure: bool) -> None:
         found = self._found_plan()
-        plan = found or self._new_plan(nodes, cassandra_port, kafka_port)
-        _require_same(plan, nodes, cassandra_port, kafka_port)
+        plan = found or self._new_plan(nodes, cassandra_port, kafka_port, secure=secure)
+        _require_same(plan, nodes, cassandra_port, kafka_port, secure=secure)
         begun: list[Service] = []
         try:
             self._complete(plan, begun)
@@ -193,15 +211,17 @@ class LocalStack:
             raise DirectoryInUse(self.directory, "the directory holds other files; name an empty or a new one.")
         return plan
 
-    def _new_plan(self, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> StackPlan:
+    def _new_plan(self, nodes: int, cassandra_port: int | None, kafka_port: int | None, *, secure: bool) -> StackPlan:
         (self.directory / STOPPING).unlink(missing_ok=True)
         plan = make_plan(
             stack_id=secrets.token_hex(8),
-            engine="docker" if docker_answers() else "java",
+            # Certificates and users are made for processes of this user; containers have other ones.
+            engine="docker" if not secure and docker_answers() else "java",
             nodes=nodes,
             cassandra_port=cassandra_port,
             kafka_port=kafka_port,
             short_lived=self._short_lived,
+            secure=secure,
         )
         plan.write(self.directory)
         return plan
@@ -229,13 +249,14 @@ class LocalStack:
         for done, (service, address) in enumerate(nodes):
             self._report(CASSANDRA, done, len(nodes))
             others = [other for _, other in nodes if other != address]
-            lack = partial(stack_ready.why_not_cassandra, address, plan.cassandra_port, others)
+            lack = partial(stack_ready.why_not_cassandra, address, plan.cassandra_port, others, self._security)
             stack_ready.await_ready(service, lack)
         self._report(CASSANDRA, len(nodes), len(nodes))
 
     def _await_kafka(self) -> None:
         self._report(KAFKA, 0, 1)
-        stack_ready.await_ready(self._kafka(), partial(stack_ready.why_not_kafka, self.plan.kafka_port))
+        lack = partial(stack_ready.why_not_kafka, self.plan.kafka_port, self._security)
+        stack_ready.await_ready(self._kafka(), lack)
         self._report(KAFKA, 1, 1)
 
     def _end_reaper(self) -> None:
@@ -278,10 +299,12 @@ def _engine(plan: StackPlan, directory: Path) -> ServiceEngine:
     return DockerEngine(plan, directory) if plan.engine == "docker" else JavaEngine(plan, directory)
 
 
-def _require_same(plan: StackPlan, nodes: int, cassandra_port: int | None, kafka_port: int | None) -> None:
-    asked = (nodes, cassandra_port or plan.cassandra_port, kafka_port or plan.kafka_port)
-    if asked != (plan.nodes, plan.cassandra_port, plan.kafka_port):
+def _require_same(
+    plan: StackPlan, nodes: int, cassandra_port: int | None, kafka_port: int | None, *, secure: bool
+) -> None:
+    asked = (nodes, cassandra_port or plan.cassandra_port, kafka_port or plan.kafka_port, secure)
+    if asked != (plan.nodes, plan.cassandra_port, plan.kafka_port, plan.secure):
         raise StackRefused(
-            f"a stack of {plan.nodes} node(s) on ports {plan.cassandra_port} and {plan.kafka_port} is here already. "
-            "Stop it first: tocsin down"
+            f"a stack of {plan.nodes} {'secure ' if plan.secure else ''}node(s) on ports {plan.cassandra_port} and "
+            f"{plan.kafka_port} is here already. Stop it first: tocsin down"
         )

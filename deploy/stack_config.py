@@ -18,8 +18,13 @@ def template(name: str) -> str:
 def write_config(path: Path, **values: object) -> Path:
     """Fill in the template of the same name, write it, and return where."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(Template(template(path.name)).substitute(values))
+    path.write_text(filled_in(path.name, **values))
     return path
+
+
+def filled_in(name: str, **values: object) -> str:
+    """Return a template, its words filled in. Raises KeyError where one has no value."""
+    return Template(template(name)).substitute(values)
 
 
 def initial_token(node: int, nodes: int) -> int:

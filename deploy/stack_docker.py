@@ -142,6 +142,7 @@ class DockerEngine:
             rpc_address="0.0.0.0",  # inside the container; published on loopback only
             broadcast_rpc_address=address,
             native_transport_port=plan.cassandra_port,
+            security="",
         )
         java_options = [
             f"-Dcassandra.config=file://{CONFIG_FOLDER}/cassandra.yaml",
@@ -166,6 +167,8 @@ class DockerEngine:
             listen_address="0.0.0.0",
             kafka_port=plan.kafka_port,
             controller_port=plan.controller_port,
+            protocol="PLAINTEXT",
+            security="",
         )
         config = f"{CONFIG_FOLDER}/kraft.properties"
         run = (

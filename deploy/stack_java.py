@@ -15,6 +15,7 @@ from tocsin.deploy.stack_config import initial_token, write_config
 from tocsin.deploy.stack_errors import StackUnavailable
 from tocsin.deploy.stack_plan import StackPlan
 from tocsin.deploy.stack_process import ProcessService
+from tocsin.deploy.stack_security import PROTOCOL, StackSecurity
 from tocsin.deploy.stack_service import Service
 
 #: Cassandra 5.0 and Kafka 4 need 17; Cassandra installs a security manager, which Java 24 no longer has (JEP 486).
@@ -65,6 +66,7 @@ CASSANDRA_OPTIONS = [
     # All nodes are here and start together: nobody has to be waited for.
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.ring_delay_ms=0",
+    "-Dcassandra.superuser_setup_delay_ms=0",
 ]
 
 
@@ -96,6 +98,7 @@ class JavaEngine:
     def __init__(self, plan: StackPlan, directory: Path) -> None:
         self._plan = plan
         self._directory = directory
+        self._security = StackSecurity(directory) if plan.secure else None
 
     def fetch(self, report: Report) -> None:
         """Fetch and verify what the services run.
@@ -103,8 +106,10 @@ class JavaEngine:
         Raises:
             StackUnavailable: Java or Maven is missing, or Maven cannot fetch the jars.
         """
-        find_java()
+        java = find_java()
         fetch_jars(report)
+        if self._security is not None:
+            self._security.make(java, self._plan.cassandra_addresses)
 
     def services(self) -> Sequence[Service]:
         """Return the handles of all services, Cassandra's nodes first and Kafka last, whether they run or not."""
@@ -115,7 +120,9 @@ class JavaEngine:
         return [*nodes, ProcessService("kafka", self._directory / "kafka", self._kafka)]
 
     def remove(self) -> None:
-        """Nothing is left once the services are removed."""
+        """Delete certificate and password, where there are any."""
+        if self._security is not None:
+            self._security.remove()
 
     def _cassandra(self, node: int) -> list[list[str]]:
         plan = self._plan
@@ -131,6 +138,7 @@ class JavaEngine:
             rpc_address=address,
             broadcast_rpc_address=address,
             native_transport_port=plan.cassandra_port,
+            security=self._security.cassandra_settings() if self._security else "",
         )
         heap_mb = 1024 if plan.nodes == 1 else 768
         options = [
@@ -150,8 +158,12 @@ class JavaEngine:
             listen_address="127.0.0.1",
             kafka_port=plan.kafka_port,
             controller_port=plan.controller_port,
+            protocol=PROTOCOL if self._security else "PLAINTEXT",
+            security=self._security.kafka_settings() if self._security else "",
         )
         format_storage = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "--cluster-id", plan.stack_id]
+        if self._security is not None:
+            format_storage += ["--add-scram", self._security.kafka_user()]
         return [
             self._java("kafka", directory, KAFKA_HEAP_MB, [*format_storage, "--config", str(config)]),
             self._java("kafka", directory, KAFKA_HEAP_MB, ["kafka.Kafka", str(config)]),

@@ -34,6 +34,8 @@ class StackPlan:
     controller_port: int
     #: Started for a test run: quick to start rather than fast in the long run, and gone with its starter.
     short_lived: bool = False
+    #: Cassandra and Kafka want TLS and a password (stack_security.py).
+    secure: bool = False
 
     @property
     def nodes(self) -> int:
@@ -84,6 +86,7 @@ def make_plan(
     cassandra_port: int | None,
     kafka_port: int | None,
     short_lived: bool,
+    secure: bool = False,
 ) -> StackPlan:
     """Choose addresses and ports: those asked for; else the usual ones where free; a short-lived stack takes any.
 
@@ -117,4 +120,5 @@ def make_plan(
         storage_port=chosen[2],
         controller_port=chosen[3],
         short_lived=short_lived,
+        secure=secure,
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tocsin.deploy.stack_errors import ServiceFailed
+from tocsin.deploy.stack_security import StackSecurity
 from tocsin.deploy.stack_service import Service
 
 #: A node takes 4 to 15 seconds on two busy cores; ten times that is a failure.
@@ -29,16 +31,22 @@ def await_ready(service: Service, why_not: Callable[[], str | None]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def why_not_cassandra(address: str, port: int, others: Sequence[str]) -> str | None:
+def why_not_cassandra(
+    address: str, port: int, others: Sequence[str], security: StackSecurity | None = None
+) -> str | None:
     """Return what the node lacks; asks nothing before its port is open, since a driver that fails waits long."""
     if not _listens(address, port):
         return f"{address}:{port} is closed"
     from tocsin.schema.cassandra_probe import why_not_ready
 
-    return why_not_ready(address, port, others)
+    if security is None:
+        return why_not_ready(address, port, others)
+    return security.why_no_user(address, port) or why_not_ready(
+        address, port, others, tls=security.tls(), credentials=security.credentials()
+    )
 
 
-def why_not_kafka(port: int) -> str | None:
+def why_not_kafka(port: int, security: StackSecurity | None = None) -> str | None:
     """Return what the broker lacks: it has to name itself and a controller."""
     if not _listens("127.0.0.1", port):
         return f"127.0.0.1:{port} is closed"
@@ -46,7 +54,9 @@ def why_not_kafka(port: int) -> str | None:
     from kafka.errors import KafkaError
 
     try:
-        admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}", bootstrap_timeout_ms=2_000)
+        admin = KafkaAdminClient(
+            bootstrap_servers=f"127.0.0.1:{port}", bootstrap_timeout_ms=2_000, **_kafka_arguments(security)
+        )
     except KafkaError as error:
         return f"the broker does not answer: {error!r}"
     try:
@@ -56,6 +66,15 @@ def why_not_kafka(port: int) -> str | None:
     finally:
         admin.close()
     return None if cluster["brokers"] and cluster["controller_id"] >= 0 else "the broker has no controller yet"
+
+
+def _kafka_arguments(security: StackSecurity | None) -> dict[str, Any]:
+    if security is None:
+        return {}
+    from tocsin.dispatcher.kafka_security import KafkaSecurity
+    from tocsin.dispatcher.publisher_kafka_python import security_arguments
+
+    return security_arguments(KafkaSecurity.from_environment(security.environment))
 
 
 def _listens(address: str, port: int) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.deploy.stack_errors import StackRefused
+from tocsin.dispatcher.kafka_security import KafkaSecurity
 
 PARTITION_COUNT = 8
 CREATE_SECONDS = 30
 
 
-def make_topics(bootstrap: str, names: Sequence[str]) -> None:
+def make_topics(bootstrap: str, names: Sequence[str], security: KafkaSecurity) -> None:
     """Make those of the topics that do not exist yet, with `PARTITION_COUNT` partitions each.
 
     Raises:
@@ -26,7 +27,9 @@ def make_topics(bootstrap: str, names: Sequence[str]) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    from tocsin.dispatcher.publisher_confluent import security_properties
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **security_properties(security)})
     made = admin.create_topics([NewTopic(name, PARTITION_COUNT, 1) for name in names], operation_timeout=CREATE_SECONDS)
     for name, creation in made.items():
         try:

@@ -18,7 +18,9 @@ from tocsin.deploy.initialise import DEFAULT_REPLICATION
 from tocsin.deploy.maven import Report, cache_folder
 from tocsin.deploy.stack import LocalStack
 from tocsin.deploy.stack_plan import StackPlan, read_plan
+from tocsin.deploy.stack_security import StackSecurity
 from tocsin.deploy.stack_topics import make_topics
+from tocsin.dispatcher.kafka_security import KafkaSecurity
 from tocsin.producer.definition import check_topic
 
 Directory = Annotated[
@@ -38,6 +40,7 @@ def up(
     cassandra_port: Annotated[int | None, typer.Option(min=1, max=65_535, show_default="9042, else a free one")] = None,
     kafka_port: Annotated[int | None, typer.Option(min=1, max=65_535, show_default="9092, else a free one")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="A topic to create; may be given several times.")] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="With TLS and a password, as a real cluster.")] = False,
     directory: Directory = None,
 ) -> None:
     """Start a local Cassandra and Kafka, and print their URLs.
@@ -55,12 +58,15 @@ def up(
     with _interruptible(console):
         was_running = LocalStack(place).running
         with _progress_shown(console) as report:
-            LocalStack(place, report=report).start(nodes=nodes, cassandra_port=cassandra_port, kafka_port=kafka_port)
+            LocalStack(place, report=report).start(
+                nodes=nodes, cassandra_port=cassandra_port, kafka_port=kafka_port, secure=secure
+            )
     plan = read_plan(place)
     if plan is not None:
-        make_topics(plan.kafka_bootstrap, topic or ())
+        environment = LocalStack(place).environment
+        make_topics(plan.kafka_bootstrap, topic or (), KafkaSecurity.from_environment(environment))
         console.print("Already running." if was_running else f"Up in {time.monotonic() - begun:.0f} s.")
-        _print_urls(Console(), plan)
+        _print_urls(Console(), plan, place)
 
 
 def down(*, directory: Directory = None) -> None:
@@ -79,12 +85,14 @@ def default_directory() -> Path:
     return cache_folder() / "stack"
 
 
-def _print_urls(console: Console, plan: StackPlan) -> None:
+def _print_urls(console: Console, plan: StackPlan, directory: Path) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     table.add_row("store", plan.store_url("tocsin"))
     table.add_row("sink", plan.sink_url)
+    if plan.secure:
+        table.add_row("access", f"source {StackSecurity(directory).environment_file}")
     fewer = f" --replication {plan.nodes}" if plan.nodes < DEFAULT_REPLICATION else ""
     table.add_row("next", f"tocsin init {plan.store_url('tocsin')}{fewer}")
     console.print(table)

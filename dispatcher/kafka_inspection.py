@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tocsin.dispatcher.kafka_security import KafkaSecurity
 from tocsin.dispatcher.publisher import PublisherSettings
-from tocsin.schema.errors import StoreUnavailable
+from tocsin.schema.errors import SettingsError, StoreUnavailable
 
 #: How long the brokers may take to answer one question.
 ANSWER_SECONDS = 10.0
@@ -27,6 +28,11 @@ _OF_PRODUCERS = frozenset(
         "topic.metadata.propagation.max.ms",
     }
 )
+#: What librdkafka reports where a broker does not want us, and which settings it lies at.
+_REFUSALS = {
+    "_AUTHENTICATION": "TOCSIN_KAFKA_USERNAME and TOCSIN_KAFKA_PASSWORD",
+    "_SSL": "TOCSIN_KAFKA_PROTOCOL and TOCSIN_KAFKA_CA_FILE",
+}
 
 
 class TopicFacts(NamedTuple):
@@ -55,6 +61,7 @@ def inspect_topics(
 
     Raises:
         StoreUnavailable: no broker answers.
+        SettingsError: one does, and refuses us.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package lists no names
@@ -65,7 +72,11 @@ def inspect_topics(
 
     from tocsin.dispatcher.publisher_confluent import configuration
 
-    properties = configuration(servers, settings, security)
+    heard: dict[str, str] = {}
+    properties = configuration(servers, settings, security) | {
+        "error_cb": lambda error: heard.setdefault(error.name(), error.str()),
+        "logger": logging.getLogger("tocsin.librdkafka"),
+    }
     admin = AdminClient({name: value for name, value in properties.items() if name not in _OF_PRODUCERS})
     try:
         found = admin.list_topics(timeout=ANSWER_SECONDS)
@@ -74,6 +85,10 @@ def inspect_topics(
         asked = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
         options = {resource.name: answer.result() for resource, answer in asked.items()}
     except KafkaException as error:
+        admin.poll(0)
+        if refusals := _REFUSALS.keys() & heard.keys():
+            refused = min(refusals)
+            raise SettingsError(f"{servers} refuses us ({heard[refused]}); correct {_REFUSALS[refused]}.") from error
         raise StoreUnavailable(f"no Kafka broker answers at {servers}: {error.args[0].str()}.") from error
     missing = tuple(TopicFacts(name) for name in sorted(set(names)) if name not in there)
     present = tuple(_facts(name, topic, options[name]) for name, topic in there.items())

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -322,6 +323,9 @@ def _refused(access: Access, error: NoHostAvailable) -> TocsinError:
             f"{_addresses(access)}: the cluster refuses user {access.username!r}; "
             "set TOCSIN_CASSANDRA_USERNAME and TOCSIN_CASSANDRA_PASSWORD."
         )
+    if any(isinstance(reason, ssl.SSLError) for reason in reasons):
+        why = "; ".join(sorted({str(reason) for reason in reasons}))
+        return SettingsError(f"{_addresses(access)}: no TLS with the nodes ({why}); correct TOCSIN_CASSANDRA_CA_FILE.")
     if any(isinstance(reason, ProtocolError | ProtocolVersionUnsupported) for reason in reasons):
         return SettingsError(f"{_addresses(access)}: does not speak protocol v5; Tocsin needs Cassandra 5.0 or newer.")
     why = "; ".join(sorted({str(reason) for reason in reasons}))
