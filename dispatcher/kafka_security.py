@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tocsin.schema.errors import SettingsError
+from tocsin.schema.secret_files import read_secret
 
 #: Prefix of the environment variables `KafkaSecurity.from_environment` reads.
 ENVIRONMENT_PREFIX = "TOCSIN_KAFKA_"
@@ -80,19 +80,7 @@ class KafkaSecurity:
         Raises:
             SettingsError: a value is unknown, one needs another that is missing, or the file cannot be read.
         """
-        names = ("protocol", "mechanism", "username", "password", "ca_file", "cert_file", "key_file")
+        names = ("protocol", "mechanism", "username", "ca_file", "cert_file", "key_file")
         found = {name: environment.get(ENVIRONMENT_PREFIX + name.upper()) or None for name in names}
-        password_file = environment.get(f"{ENVIRONMENT_PREFIX}PASSWORD_FILE")
-        if password_file:
-            found["password"] = _read_password(password_file)
+        found["password"] = read_secret(environment, f"{ENVIRONMENT_PREFIX}PASSWORD")
         return cls(**{name: value for name, value in found.items() if value is not None})
-
-
-def _read_password(path: str) -> str:
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            return file.readline().rstrip("\r\n")
-    except OSError as error:
-        raise SettingsError(
-            f"the password file {path} cannot be read ({error.strerror}); correct {ENVIRONMENT_PREFIX}PASSWORD_FILE."
-        ) from error

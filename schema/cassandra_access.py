@@ -4,6 +4,7 @@ A URL ends up in logs, process lists and tickets, so it names hosts and a keyspa
 
 =================================  ====================================================================
 TOCSIN_CASSANDRA_USERNAME          with TOCSIN_CASSANDRA_PASSWORD: password authentication
+TOCSIN_CASSANDRA_PASSWORD_FILE     instead of the password: a file whose first line it is
 TOCSIN_CASSANDRA_CA_FILE           TLS, and the authority that must have signed the nodes' certificates
 TOCSIN_CASSANDRA_CERT_FILE         with TOCSIN_CASSANDRA_KEY_FILE: our own certificate
 TOCSIN_CASSANDRA_CONSISTENCY       `cluster` (QUORUM, SERIAL; the default) or `local` (LOCAL_QUORUM, LOCAL_SERIAL)
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tocsin.schema.errors import SettingsError
+from tocsin.schema.secret_files import read_secret
 
 #: What Cassandra takes unquoted (CQL: identifiers), lower case so that nobody has to quote it.
 _KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -99,10 +101,12 @@ def read_access(url: str, environment: Mapping[str, str]) -> Access:
         )
     optional = {
         name: environment.get(_ENVIRONMENT + name.upper()) or None
-        for name in ("username", "password", "ca_file", "cert_file", "key_file", "datacenter")
+        for name in ("username", "ca_file", "cert_file", "key_file", "datacenter")
     }
+    password = read_secret(environment, f"{_ENVIRONMENT}PASSWORD")
     hosts = tuple(_host(url, text) for text in address.split(","))
-    return Access(url=url, hosts=hosts, keyspace=keyspace, consistency=_consistency(environment), **optional)
+    consistency = _consistency(environment)
+    return Access(url=url, hosts=hosts, keyspace=keyspace, consistency=consistency, password=password, **optional)
 
 
 def _consistency(environment: Mapping[str, str]) -> Consistency:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tocsin.schema.cassandra_access import Access, Consistency, read_access
@@ -82,6 +84,17 @@ def test_the_environment_gives_credentials_and_consistency_and_the_repr_hides_th
 def test_half_a_setting_is_refused_with_the_other_half(settings: dict[str, str], missing: str) -> None:
     with pytest.raises(SettingsError, match=missing):
         read_access("cassandra://host/k", {f"TOCSIN_CASSANDRA_{name}": value for name, value in settings.items()})
+
+
+def test_the_password_may_be_mounted_as_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("from a file\n")
+    environment = {"TOCSIN_CASSANDRA_USERNAME": "admin", "TOCSIN_CASSANDRA_PASSWORD_FILE": str(secret)}
+    assert read_access("cassandra://host/keyspace", environment).password == "from a file"
+    secret.write_bytes(b"\xff\xfe")
+    for named in (str(secret), str(tmp_path / "none")):
+        with pytest.raises(SettingsError, match="correct TOCSIN_CASSANDRA_PASSWORD_FILE"):
+            read_access("cassandra://host/keyspace", environment | {"TOCSIN_CASSANDRA_PASSWORD_FILE": named})
 
 
 def test_tls_files_that_cannot_be_used_are_refused() -> None:
