@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -84,12 +85,17 @@ class SqliteClaims:
         self._purged_at = clock.monotonic_ms()
 
     async def open(self) -> None:
-        """Connect, and make the tables where they are missing."""
-        if self._thread is None:
-            polls_max = BUSY_MS // LOCK_POLL_MS
-            self._thread = ConnectionThread("tocsin-inbox", self._connect, lock_polls_max=polls_max)
-            await self._thread.start()
-            await self._thread.submit(_make_tables, writes=True)
+        """Connect, and make the tables where they are missing; raises SettingsError where there is no such folder."""
+        if self._thread is not None:
+            return
+        connect = partial(self._source.connect_writer, create=True)
+        thread = ConnectionThread("tocsin-inbox", connect, lock_polls_max=BUSY_MS // LOCK_POLL_MS)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(thread.close)
+            await thread.start()
+            await thread.submit(_make_tables, writes=True)
+            self._thread = thread
+            undo.pop_all()
 
     async def close(self) -> None:
         """Give back the connection; safe to call twice."""
@@ -180,10 +186,6 @@ class SqliteClaims:
         if self._thread is None:
             raise StoreUnavailable("the inbox is closed; open it again")
         return self._thread
-
-    def _connect(self) -> sqlite3.Connection:
-        self._source.connect(create=True).close()
-        return self._source.connect_writer(create=True)
 
 
 def _run(statement: str, values: Mapping[str, Any], connection: sqlite3.Connection) -> list[Any]:

@@ -336,6 +336,15 @@ async def test_tables_that_are_missing_are_not_made_and_told(cassandra_stack: Lo
         await inbox.once(received, subscription="s").__aenter__()
 
 
+async def test_a_file_that_cannot_be_made_is_told_and_can_be_there_later(tmp_path: Path, received: Received) -> None:
+    inbox = SqliteInbox(f"sqlite:///{tmp_path}/later/inbox.db")
+    with pytest.raises(SettingsError, match="does not exist"):
+        await entered(inbox, received)
+    (tmp_path / "later").mkdir()
+    async with inbox:
+        assert await entered(inbox, received)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
