@@ -15,7 +15,7 @@ from tocsin.deploy.configuration import Configuration, StoreOption, read_configu
 from tocsin.deploy.opened import Opened, opened
 from tocsin.deploy.output import Output, OutputOption, console, notes, print_json
 from tocsin.dispatcher.publisher_lines import printable
-from tocsin.producer.audit import Audit, AuditReport, Renewal
+from tocsin.producer.audit import Audit, AuditReport, Renewal, Told
 from tocsin.producer.change import Changes
 from tocsin.producer.wishes import Renew
 from tocsin.schema.fresh_ids import FreshIds
@@ -38,6 +38,12 @@ def audit(
         str | None,
         typer.Option(help="Only schedules on this zone's clock, and move each to what its rules say now."),
     ] = None,
+    owed: Annotated[
+        bool,
+        typer.Option(
+            "--owed", help="Arm from what each range has committed, not from now: after a failover, before dispatchers."
+        ),
+    ] = False,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -48,7 +54,9 @@ def audit(
     """
     if zone is not None:
         check_zone(zone)
-    report = asyncio.run(_walk(read_configuration(store=store), rate, zone))
+        if owed:
+            raise typer.BadParameter("is for all schedules; leave --zone out", param_hint="--owed")
+    report = asyncio.run(_walk(read_configuration(store=store), rate, zone, owed=owed))
     if output is Output.JSON:
         print_json(fields_of(report))
         return
@@ -59,8 +67,9 @@ def audit(
         table.add_row(Text(printable(tenant)), state, f"{count:,}")
     console().print(table)
     console().print(
-        f"checked {report.count:,}, armed again {report.armed.total():,}, moved {report.moved.total():,}, "
-        f"strays ended {report.strays.total():,}, removed as long ended {report.removed.total():,}"
+        f"checked {report.count:,}, of which {report.armed.total():,} wait for their next occurrence; "
+        f"moved {report.moved.total():,}, strays ended {report.strays.total():,}, "
+        f"removed as long ended {report.removed.total():,}"
         + (f", left alone as unreadable {report.unreadable.total():,}" if report.unreadable else "")
     )
 
@@ -80,7 +89,7 @@ def fields_of(report: AuditReport) -> dict[str, Any]:
     return {"checked": report.count, **totals, "states": dict(states), "tenants": tenants}
 
 
-async def _walk(configuration: Configuration, rate: int, zone: str | None) -> AuditReport:
+async def _walk(configuration: Configuration, rate: int, zone: str | None, *, owed: bool) -> AuditReport:
     report = AuditReport()
     columns = (TextColumn("audit"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[checked]:,} checked"))
     async with opened(configuration) as at:
@@ -88,17 +97,22 @@ async def _walk(configuration: Configuration, rate: int, zone: str | None) -> Au
         renew = None if zone is None else _renewal(at, configuration.timeout_ms)
         with Progress(*columns, TimeElapsedColumn(), console=notes(), transient=True) as progress:
             task = progress.add_task("audit", total=SEGMENTS, checked=0)
+            tell: Told = lambda seen: progress.update(task, checked=seen.count)  # noqa: E731 — one line, two uses
+            committed = await _committed(at) if owed else {}
             for segment in range(SEGMENTS):
-                await walk.walk(
-                    segment,
-                    SEGMENTS,
-                    report,
-                    zone=zone,
-                    renew=renew,
-                    progress=lambda seen: progress.update(task, checked=seen.count),
-                )
+                if owed:
+                    await walk.walk_owed(segment, SEGMENTS, report, committed=committed)
+                else:
+                    await walk.walk(segment, SEGMENTS, report, zone=zone, renew=renew, progress=tell)
                 progress.update(task, advance=1, checked=report.count)
     return report
+
+
+async def _committed(at: Opened) -> dict[int, int]:
+    """How far each range is, ms UTC."""
+    ranges = range(at.settings.shard_ranges)
+    frontiers = await asyncio.gather(*map(at.store.read_frontier, ranges))
+    return {shard_range: frontier.committed for shard_range, frontier in zip(ranges, frontiers, strict=True)}
 
 
 def _renewal(at: Opened, timeout_ms: int) -> Renewal:

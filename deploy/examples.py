@@ -43,7 +43,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin import-crontab my.crontab --topic cron --dry-run",
         "tocsin import-crontab /etc/crontab --system --topic cron --tz Europe/London",
     ),
-    "list": ("tocsin list --tag owner:billing", "tocsin list --failing", "tocsin list --state paused --topic mail -o json"),
+    "list": (
+        "tocsin list --tag owner:billing",
+        "tocsin list --failing",
+        "tocsin list --state paused --topic mail -o json",
+    ),
     "occurrences": ("tocsin occurrences brief", "tocsin occurrences brief --since -2d --until +1d -o json"),
     "upcoming": ("tocsin upcoming brief", "tocsin upcoming brief --count 3 -o json"),
     "update": (
@@ -109,5 +113,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tocsin restore tuesday.jsonl.gz --since 2026-12-01T09:59Z",
     ),
     "layout": ("tocsin layout show", "tocsin layout set --sub-partitions 512 --from +2h"),
-    "audit": ("tocsin audit", "tocsin audit --rate 500 -o json", "tocsin audit --zone Africa/Casablanca"),
+    "audit": (
+        "tocsin audit",
+        "tocsin audit --rate 500 -o json",
+        "tocsin audit --zone Africa/Casablanca",
+        "tocsin audit --owed",
+    ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,7 @@ import typer
 
 from tocsin.deploy.configuration import read_configuration
 from tocsin.deploy.output import Output, OutputOption, console, facts, print_json, utc
+from tocsin.producer.upgrade import raise_oldest_reader
 from tocsin.schema.clock import SystemClock
 from tocsin.schema.errors import SettingsError
 from tocsin.schema.instants import to_datetime
@@ -43,6 +45,10 @@ def init(
         int | None,
         typer.Option(min=1, max=SUB_PARTITIONS_MAX, help="Parts of a minute's bucket.", show_default="256"),
     ] = None,
+    oldest_reader: Annotated[
+        int | None,
+        typer.Option(min=1, help="After an upgrade: the body format every release reads.", show_default="as is"),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a store's tables, leases and registers where they are missing.
@@ -51,7 +57,9 @@ def init(
     """
     configuration = read_configuration(store=url)
     wanted = wanted_settings(configuration.store, SystemClock().wall_ms(), shard_ranges, sub_partitions)
-    found = asyncio.run(_initialise(configuration.store, configuration.protocol_timing(), wanted, replication))
+    found = asyncio.run(
+        _initialise(configuration.store, configuration.protocol_timing(), wanted, replication, oldest_reader)
+    )
     _refuse_other(found, shard_ranges, sub_partitions)
     genesis = utc(to_datetime(found.genesis))
     if output is Output.JSON:
@@ -62,6 +70,7 @@ def init(
                 "shard_ranges": found.shard_ranges,
                 "sub_partitions": found.layouts[-1].sub_partitions,
                 "schema_version": found.schema_version,
+                "oldest_reader": found.oldest_reader,
             }
         )
         return
@@ -91,10 +100,15 @@ def wanted_settings(url: str, genesis: int, shard_ranges: int | None, sub_partit
     return msgspec.structs.replace(default, shard_ranges=ranges, layouts=(Layout(0, parts),))
 
 
-async def _initialise(url: str, timing: Timing, wanted: Settings, replication: int) -> Settings:
+async def _initialise(
+    url: str, timing: Timing, wanted: Settings, replication: int, oldest_reader: int | None
+) -> Settings:
     store = open_store(url, timing=timing, replication=replication)
     try:
-        return await store.initialise(wanted)
+        found = await store.initialise(wanted)
+        if oldest_reader is None:
+            return found
+        return await raise_oldest_reader(store, found, oldest_reader, release=version("tocsin"))
     finally:
         await store.close()
 

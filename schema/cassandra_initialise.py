@@ -22,7 +22,7 @@ from tocsin.schema.cassandra_tables import CREATE_SETTINGS, TABLES, create_keysp
 from tocsin.schema.clock import Clock
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreTimeout, StoreUnavailable
 from tocsin.schema.lifetimes import Lifetimes
-from tocsin.schema.migrations import pending, require_schema_version
+from tocsin.schema.migrations import pending, require_readable, require_schema_version
 from tocsin.schema.store import SCHEMA_VERSION, Settings
 
 #: Distance between two looks at a lock that another `init` holds.
@@ -38,7 +38,7 @@ async def read_settings(session: CassandraSession, access: Access) -> Settings:
     settings, _ = await _find_settings(session)
     if settings is None:
         raise NotInitialised(access.url)
-    require_schema_version(settings.schema_version, access.url)
+    require_readable(settings, access.url)
     return settings
 
 

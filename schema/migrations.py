@@ -5,6 +5,11 @@ both run side by side during a rolling upgrade. What only the older one used is 
 with the *next* migration, when no process of that age is left. So a release works on tables of its own version and on
 those one version newer, never on older ones: `init` of the newer release comes first, then process after process.
 
+Packs have a format of their own, named by their first byte. A release reads every format there has been and writes none
+that the oldest release at work cannot read: `Settings.oldest_reader` says which that is, and an operator raises it
+(`tocsin init --oldest-reader`) once no older release runs. Fields added to the end of an entry need no new format: an
+older release does not look at them, a newer one takes their defaults.
+
 `init` brings a store up to the newest version, alone: SQLite does it in one transaction, Cassandra under a lock held
 by a lightweight transaction. Every statement can be repeated, because an `init` may die half-way.
 """
@@ -14,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tocsin.schema import entries
 from tocsin.schema.errors import SettingsError
-from tocsin.schema.store import SCHEMA_VERSION
+from tocsin.schema.store import SCHEMA_VERSION, Settings
 
 
 class Migration(NamedTuple):
@@ -32,6 +38,20 @@ def pending(migrations: Sequence[Migration], found: int) -> Iterator[str]:
         if migration.version > found:
             yield from before.contract
             yield from migration.expand
+
+
+def require_readable(settings: Settings, url: str) -> None:
+    """Refuse a store of another schema version, or one whose packs this release may not be able to read.
+
+    Raises:
+        SettingsError: says what to do.
+    """
+    require_schema_version(settings.schema_version, url)
+    if settings.oldest_reader > entries.FORMAT:
+        raise SettingsError(
+            f"packs of the store {url} may have body format {settings.oldest_reader}, "
+            f"this release reads up to {entries.FORMAT}; use a newer release."
+        )
 
 
 def require_schema_version(found: int, url: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from tocsin.schema import sqlite_tables as sql
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreUnavailable
-from tocsin.schema.migrations import pending, require_schema_version
+from tocsin.schema.migrations import pending, require_readable, require_schema_version
 from tocsin.schema.sqlite_thread import LOCK_POLL_MS
 from tocsin.schema.store import SCHEMA_VERSION, Settings
 
@@ -79,7 +79,7 @@ class Source(NamedTuple):
         settings = self._find_settings(connection)
         if settings is None:
             raise NotInitialised(self.url)
-        require_schema_version(settings.schema_version, self.url)
+        require_readable(settings, self.url)
         return settings
 
     def replace_settings(self, connection: sqlite3.Connection, settings: Settings, expected: Settings) -> bool:

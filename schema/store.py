@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Oldest first.
     layouts: tuple[Layout, ...]
     schema_version: int = SCHEMA_VERSION
-    #: The oldest body format that still has to be read.
+    #: The newest body format that every release at work can read: nobody writes a newer one.
     oldest_reader: int = 1
     #: Far days that end at or before it are sealed from the beginning: the first owner of a range reads none of them.
     far_sealed: int = 0
