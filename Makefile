@@ -6,7 +6,7 @@ export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench simulate advisories endurance docs clean
+.PHONY: help demo test lint bench simulate advisories endurance faults docs clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ advisories: .venv/test ## Known weaknesses of what is installed; says so where t
 endurance: .venv/test ## Strike real processes with one fault after another: MINUTES=n (10), SEED=n
 	@ENDURANCE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),ENDURANCE_SEED=$(SEED)) \
 		$(BIN)/python -m pytest tests/acceptance/test_endurance.py -rP
+
+faults: .venv/test ## Strike herds, brokers and fleets at full length: ROUNDS=n (20), SEED=n
+	@FAULT_ROUNDS=$(or $(ROUNDS),20) OUTAGE_SECONDS=120 FLEET_SECONDS=300 $(if $(SEED),FAULT_SEED=$(SEED)) \
+		$(BIN)/python -m pytest -rP tests/acceptance/test_herd_struck.py tests/acceptance/test_outages.py \
+		tests/acceptance/test_fleet.py
 
 docs: .venv/test ## Build the documentation into site/; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
