@@ -10,7 +10,7 @@ import typer
 from tocsin.loadtest.profiles import Profile
 
 ProfileOption = Annotated[Profile, typer.Option(help="What is scheduled.")]
-MinutesOption = Annotated[float, typer.Option(min=0.5, max=24 * 60, help="How long the window is.")]
+MinutesOption = Annotated[float, typer.Option(min=0.3, max=24 * 60, help="How long the window is.")]
 ScaleOption = Annotated[
     float | None, typer.Option(help="Times the profile's own size.", show_default="1; reference: 0.0001")
 ]

@@ -21,6 +21,7 @@ import msgspec
 
 from tocsin.dispatcher.load import WAITING_BYTES_MAX
 from tocsin.dispatcher.waiting import ITEM_BYTES
+from tocsin.schema.entries import PACK_ENTRIES_MAX
 from tocsin.schema.errors import SettingsError
 from tocsin.schema.instants import DAY_MS, SECOND_MS
 from tocsin.schema.levels import Level
@@ -29,6 +30,8 @@ from tocsin.schema.timing import Timing
 
 SECONDS_A_DAY: Final = DAY_MS // SECOND_MS
 GIB: Final = 1 << 30
+#: Two inserts, each a pack and a frontier, and a conditional write of four rounds.
+STATEMENTS_OF_A_CHANGE: Final = 8
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,11 +124,7 @@ class _Plan:
         #: Schedules that occur daily or more often are armed within a day; the others by a pointer on far.
         self._far_share = max(0.0, 1 - demand.per_day / demand.schedules)
         self._far_per_day = demand.per_day * self._far_share
-        #: Entries that are re-armed together: a batch is of one range, and spreads over its parts of one minute.
-        parts = demand.sub_partitions / demand.shard_ranges
-        self._fill = min(
-            200.0, max(1.0, self._mean * 60 / demand.sub_partitions, self._herd / demand.shard_ranges / 60 / parts)
-        )
+        self._far_rate = self._far_per_day / SECONDS_A_DAY
 
     def lines(self) -> Iterator[Line]:
         """Every figure."""
@@ -154,34 +153,41 @@ class _Plan:
     def _entry_bytes(self) -> float:
         return self._costs.entry_bytes + self._demand.payload_bytes
 
+    def _fill(self, rate: float) -> float:
+        """Entries of a pack: what one tick of a range re-arms, over its parts of a minute."""
+        demand = self._demand
+        parts = demand.sub_partitions / demand.shard_ranges
+        of_a_tick = rate / demand.shard_ranges * Timing().tick_ms / SECOND_MS
+        return min(float(PACK_ENTRIES_MAX), max(1.0, of_a_tick / parts))
+
     def _statements(self) -> Iterator[Line]:
         demand = self._demand
-        timing = Timing()
-        ticks = SECOND_MS / timing.tick_ms
-        yield Line("entries of a pack", self._fill, "", "of one minute, part and re-arm batch; 1 to 200")
-        self._writes = self._mean / self._fill + self._far_per_day / SECONDS_A_DAY
-        yield Line("pack writes", self._writes, "/s", "mean rate / entries of a pack + pointers on far, one by one")
-        self._peak_writes = self._peak / self._fill
-        yield Line("pack writes in a peak", self._peak_writes, "/s", "peak rate / entries of a pack")
-        self._steady = demand.shard_ranges * (ticks * 3 + 1) + demand.sub_partitions / 60
+        ticks = SECOND_MS / Timing().tick_ms
+        formula = "rate / shard ranges x 0.25 s of a tick / parts of a minute in a range; 1 to 200"
+        yield Line("entries of a pack, at the mean", self._fill(self._mean), "", formula)
+        yield Line("entries of a pack, in a peak", self._fill(self._peak), "", formula)
+        near = self._mean - self._far_rate
+        self._writes = near / self._fill(self._mean) + 2 * self._far_rate
+        formula = "(mean rate - far) / entries of a pack + far x 2: a pointer, and an entry a day before"
+        yield Line("pack writes, at the mean", self._writes, "/s", formula)
+        self._peak_writes = self._writes + self._peak / self._fill(self._peak)
+        yield Line("pack writes, in a peak", self._peak_writes, "/s", "the same + peak rate / entries of a pack")
+        self._steady = demand.shard_ranges * (3 * ticks + 1) + demand.sub_partitions / 60
+        formula = "shard ranges x (4 ticks x (seal, near, markers) + frontier) + sub-partitions / 60"
+        yield Line("statements of empty ticks", self._steady, "/s", formula)
+        self._changes = demand.changes_per_day / SECONDS_A_DAY * STATEMENTS_OF_A_CHANGE
+        formula = f"changes a day / 86,400 x {STATEMENTS_OF_A_CHANGE}, a conditional write counted as 4"
+        yield Line("statements of changes", self._changes, "/s", formula)
         yield Line(
-            "statements of empty ticks",
-            self._steady,
-            "/s",
-            "shard ranges x (4 ticks x (seal, near, markers) + frontier) + sub-partitions / 60",
+            "statements, at the mean", self._writes + self._others, "/s", "all of these + a row read of each in far"
         )
-        self._changes = demand.changes_per_day / SECONDS_A_DAY * 8
-        yield Line("statements of changes", self._changes, "/s", "changes a day / 86,400 x 8, a conditional write as 4")
         yield Line(
-            "statements at the mean",
-            self._writes + self._steady + self._changes + self._cascade,
-            "/s",
-            "all of these + one row read for each pointer cascaded",
+            "statements, in a peak", self._peak_writes + self._others, "/s", "the same with the writes of a peak"
         )
 
     @property
-    def _cascade(self) -> float:
-        return self._far_per_day / SECONDS_A_DAY
+    def _others(self) -> float:
+        return self._steady + self._changes + self._far_rate
 
     def _disk(self) -> Iterator[Line]:
         demand, costs = self._demand, self._costs
@@ -220,9 +226,9 @@ class _Plan:
         demand, costs = self._demand, self._costs
         by_disk = math.ceil(self._bytes * GIB / costs.node_bytes)
         yield Line("nodes by disk", by_disk, "", "disk of all / 1,000 GiB of a node")
-        busiest = max(self._writes, self._peak_writes) + self._steady + self._changes + self._cascade
+        busiest = self._peak_writes + self._others
         by_statements = math.ceil(busiest * demand.replicas / costs.node_statements)
-        formula = "statements in a peak x replicas / statements of a node"
+        formula = "statements in a peak x replicas / 2,000 of a node"
         yield Line("nodes by statements", by_statements, "", formula)
         nodes = max(demand.replicas, by_disk, by_statements)
         yield Line("Cassandra nodes", nodes, "", "the larger of both, at least as many as replicas")
