@@ -264,9 +264,8 @@ def _unexplained(history: History, first: Delivery, second: Delivery) -> str | N
     if not history.disturbances:
         return "without any fault"
     if first.schedule_id in history.doubled:
-        return (
-            None  # Of two chains, the later one repeats what the other one was ahead with, to whoever owns the range.
-        )
+        # Of two chains, the later one repeats what the other one was ahead with, to whoever owns the range then.
+        return None
     taken = _taken_over_at(history, second)
     stepped = history.disturbed("store", 0, second.at_ms)
     if first.process != second.process and taken is not None and not stepped:

@@ -59,8 +59,9 @@ class Heard:
 class Bench:
     """A store, a client, and dispatchers that come and go."""
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: Timing, *, audits_everything: bool = False) -> None:
         self.timing = timing
+        self._audits_everything = audits_everything
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop, START_MS)
         self.settings = Settings(genesis=START_MS, shard_ranges=RANGES, layouts=(Layout(0, RANGES),))
@@ -85,6 +86,7 @@ class Bench:
             timing=self.timing,
             clock=self.clock,
             new_id=self.new_id,
+            audits_everything=self._audits_everything,
         )
         self._running = dispatcher, self.loop.create_task(dispatcher.run())
 
