@@ -111,7 +111,7 @@ def advisories(tmp_path: Path, found: str | None) -> subprocess.CompletedProcess
     """Run the check in a tree whose pip-audit finds this; None: it reaches nobody."""
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "advisories").write_text((ROOT / ".ci" / "advisories").read_text())
-    bins = {"bin/python": f'exec {shlex.quote(str(ROOT / ".venv/bin/python"))} "$@"'}
+    bins = {"bin/python": f'exec {shlex.quote(sys.executable)} "$@"'}
     report = tmp_path / "report"
     report.write_text(found or "")
     write = f'while [ "$1" != --output ]; do shift; done; cp {shlex.quote(str(report))} "$2"; exit 1'

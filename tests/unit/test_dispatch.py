@@ -14,10 +14,10 @@ from tocsin.dispatcher.audits import Audits
 from tocsin.dispatcher.dispatch import CHUNK, Dispatch
 from tocsin.dispatcher.lately import Lately, identity
 from tocsin.dispatcher.layouts import KnownLayouts
+from tocsin.dispatcher.load import Load
 from tocsin.dispatcher.publisher import Outcome, Record
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.topics import Topics
-from tocsin.dispatcher.load import Load
 from tocsin.dispatcher.waiting import Item, Status, Waiting
 from tocsin.producer.calendars import CalendarCache
 from tocsin.producer.extra_runs import BackfillTerms
