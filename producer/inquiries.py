@@ -141,11 +141,16 @@ class Inquiries(StoreClient):
         return (await self._ready())[1]
 
     async def _row(self, schedule_id: str) -> ScheduleRow:
-        changes, deadline = await self._ready()
-        row = await changes.read(schedule_id, deadline=deadline)
+        row = await self._row_if_any(schedule_id)
         if row is None:
             raise ScheduleNotFound(schedule_id)
         return row
+
+    async def _row_if_any(self, schedule_id: str) -> ScheduleRow | None:
+        """The row, read serially."""
+        _, deadline = await self._ready()
+        ask = partial(self._store.read_schedules, [schedule_id])
+        return (await self._persistence.until_answered(ask, deadline)).get(schedule_id)
 
     async def _shown(self, row: ScheduleRow) -> Schedule:
         return schedule_of(row, self._store_clock.now_ms(), await self._excluded(row))

@@ -45,3 +45,17 @@ class Persistence:
                     raise
             await self._clock.sleep_ms(pause_ms)
             pause_ms = min(2 * pause_ms, self._timing.retry_ms_max)
+
+
+class PersistenceOfCaller(Persistence):
+    """What a caller sees of calls that change nothing, or whose failure says by itself that all is open.
+
+    StoreTimeout is between a store and the protocol. Nobody who asked for a row needs to tell it from StoreUnavailable.
+    """
+
+    async def until_answered(self, ask: Callable[[], Awaitable[Answer]], deadline: int | None = None) -> Answer:
+        """See Persistence; raises StoreUnavailable only."""
+        try:
+            return await super().until_answered(ask, deadline)
+        except StoreTimeout as error:
+            raise StoreUnavailable("the store did not answer in time; nothing was changed. Try again later.") from error

@@ -7,7 +7,7 @@ safe; after OutcomeUnknown it is the way to learn what became of it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from datetime import date, datetime
 from itertools import islice
 from typing import Any
@@ -72,7 +72,7 @@ class AsyncScheduler(Inquiries):
         self._quotas.require(known.tenant)
         return await self._create(known, generated=known is not schedule)
 
-    async def create_many(self, schedules: Iterable[NewSchedule]) -> AsyncIterator[CreateResult]:
+    async def create_many(self, schedules: Iterable[NewSchedule]) -> AsyncGenerator[CreateResult, None]:
         """Create many schedules at once: a schedule or an error for each, in order.
 
         Some hundred are under way at a time; no more of the iterable is consumed before results are taken. Each is
@@ -171,8 +171,7 @@ class AsyncScheduler(Inquiries):
         """
         if received.kind is Kind.TIMER:
             return True
-        changes, deadline = await self._ready()
-        row = await changes.read(received.schedule_id, deadline=deadline)
+        row = await self._row_if_any(received.schedule_id)
         return row is not None and row.version == received.version
 
     async def trigger(self, schedule_id: str, *, request_id: str | None = None) -> str:
@@ -267,6 +266,9 @@ class AsyncScheduler(Inquiries):
     async def recall(self, key: str) -> Recall:
         """Take a timer back by its occurrence key. Recalling it again is harmless.
 
+        `prevented` says that nothing of this key will be dispatched from now on. It does not say that there was such a
+        timer: a timer has no row to look for, and a key that nobody ever sent is prevented too.
+
         Raises:
             InvalidSchedule: it is not an occurrence key.
             OutcomeUnknown: recall it again.
@@ -308,16 +310,23 @@ class AsyncScheduler(Inquiries):
         wish = Create(schedule, self._timing.misfire_grace_ms)
         origin = Origin.GENERATED if generated else Origin.NEW
         committed = await self._make(str(schedule.schedule_id), wish, origin)
-        return await self._shown(committed.row)
+        return await self._shown_after(committed)
 
     async def _change(self, schedule_id: str, wish: Wish) -> Change:
         committed = await self._make(schedule_id, wish)
         prevented = committed.uncertain == ()
         return Change(
-            schedule=await self._shown(committed.row),
+            schedule=await self._shown_after(committed),
             outcome=ChangeOutcome.PREVENTED if prevented else ChangeOutcome.POSSIBLY_DISPATCHED,
             uncertain=committed.uncertain or (),
         )
+
+    async def _shown_after(self, committed: Committed) -> Schedule:
+        """What a change has made; where it cannot be shown any more, the change holds all the same."""
+        try:
+            return await self._shown(committed.row)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(committed.row.schedule_id) from error
 
     async def _make(self, schedule_id: str, wish: Wish, origin: Origin = Origin.THERE) -> Committed:
         changes, deadline = await self._ready()

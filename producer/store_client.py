@@ -14,7 +14,7 @@ from tocsin.producer.change import Changes
 from tocsin.producer.extra_runs import ExtraRuns
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.gathering import GatheringInserter
-from tocsin.producer.persistence import Persistence
+from tocsin.producer.persistence import PersistenceOfCaller
 from tocsin.producer.quotas import Quotas
 from tocsin.producer.timers import Timers
 from tocsin.schema.clock import Clock, StoreClock, SystemClock
@@ -74,7 +74,7 @@ class StoreClient:
         self._changes: Changes | None = None
         self._timers: Timers | None = None
         self._extra_runs: ExtraRuns | None = None
-        self._persistence = Persistence(self._clock, self._timing)
+        self._persistence = PersistenceOfCaller(self._clock, self._timing)
         self._calendars = CalendarCache(self._store, self._clock, self._persistence, fresh_ms=CALENDARS_FRESH_MS)
 
     async def __aenter__(self) -> Self:
