@@ -18,6 +18,7 @@ from tocsin.deploy.create import read_moment
 from tocsin.deploy.initialise import DEFAULT_REPLICATION
 from tocsin.deploy.opened import Opened, attached, opened
 from tocsin.deploy.output import Output, OutputOption, console, facts, notes, print_json, utc
+from tocsin.deploy.reading import why
 from tocsin.producer.audit import Audit, AuditReport
 from tocsin.producer.backup import (
     End,
@@ -184,7 +185,7 @@ def _reading(file: Path) -> Iterator[Iterator[bytes]]:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
             yield iter(lines)
     except (OSError, EOFError) as error:
-        raise SettingsError(f"{file} cannot be read ({error}); use another file.") from error
+        raise SettingsError(f"{file} cannot be read ({why(error)}); use another file.") from error
 
 
 def _say(output: Output, file: Path, head: Head, **figures: int | str | None) -> None:

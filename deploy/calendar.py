@@ -11,6 +11,8 @@ from rich.text import Text
 
 from tocsin.deploy.configuration import StoreOption
 from tocsin.deploy.output import Output, OutputOption, console, print_json
+from tocsin.deploy.reading import why
+from tocsin.deploy.recurrence_options import Unreadable
 from tocsin.deploy.scheduling import with_scheduler
 from tocsin.dispatcher.publisher_lines import printable
 from tocsin.producer.calendars import Calendar
@@ -49,11 +51,11 @@ def show(name: NameArgument, *, store: StoreOption = None, output: OutputOption 
 
 
 def read_date(text: str) -> date:
-    """A date such as 2026-12-25. Raises InvalidSchedule."""
+    """A date such as 2026-12-25. Raises Unreadable."""
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise InvalidSchedule("dates", text, f"{text!r} is no date; write 2026-12-25") from error
+        raise Unreadable("dates", text, f"{text!r} is no date; write 2026-12-25") from error
 
 
 def _lines(file: Path | None) -> list[str]:
@@ -63,7 +65,7 @@ def _lines(file: Path | None) -> list[str]:
     try:
         text = file.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise InvalidSchedule("file", str(file), f"{file} cannot be read: {error}") from error
+        raise InvalidSchedule("file", str(file), f"{file} cannot be read: {why(error)}") from error
     return [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
 
 

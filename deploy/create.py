@@ -13,7 +13,8 @@ import typer
 
 from tocsin.deploy.configuration import StoreOption
 from tocsin.deploy.output import Output, OutputOption
-from tocsin.deploy.recurrence_options import Written, read_duration, read_instant
+from tocsin.deploy.reading import why
+from tocsin.deploy.recurrence_options import Unreadable, Written, read_duration, read_instant
 from tocsin.deploy.rule_options import (
     AtOption,
     CronOption,
@@ -94,8 +95,6 @@ def create(
     now = datetime.now(UTC)
     moment = None if at is None else read_moment("at", at, now).isoformat()
     written = Written(cron, every, daily, weekly, monthly, yearly, moment, tz, gap, overlap, dialect, day_match)
-    if len(written.given) != 1:
-        raise typer.BadParameter("give one rule: --at, --every, --daily, --weekly, --monthly, --yearly or --cron")
     schedule = NewSchedule(
         schedule_id=schedule_id,
         recurrence=written.recurrence(),
@@ -140,18 +139,18 @@ def read_payload(text: str) -> bytes:
         with Path(text[1:]).open("rb") as file:
             return file.read(PAYLOAD_BYTES_LIMIT + 1)
     except (OSError, ValueError) as error:
-        raise InvalidSchedule("payload", text, f"the file {text[1:]} cannot be read: {error}") from error
+        raise InvalidSchedule("payload", text, f"the file {text[1:]} cannot be read: {why(error)}") from error
 
 
 def read_headers(texts: Iterable[str]) -> dict[str, str]:
-    """Headers of `name=value`. Raises InvalidSchedule where one has no `=` or a name comes twice."""
+    """Headers of `name=value`. Raises Unreadable where one has no `=` or a name comes twice."""
     headers: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
-            raise InvalidSchedule("headers", text, f"{text!r} is no header; write name=value")
+            raise Unreadable("headers", text, f"{text!r} is no header; write name=value")
         if name in headers:
-            raise InvalidSchedule("headers", text, f"{name!r} is given twice")
+            raise Unreadable("headers", text, f"{name!r} is given twice")
         headers[name] = value
     return headers
 

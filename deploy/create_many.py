@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, NamedTuple
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,10 +18,11 @@ from tocsin.deploy.configuration import StoreOption
 from tocsin.deploy.declaration import read_lines
 from tocsin.deploy.main import exit_code
 from tocsin.deploy.output import Output, OutputOption, notes, print_error, print_json
+from tocsin.deploy.reading import why
 from tocsin.deploy.scheduling import with_scheduler
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.scheduler import AsyncScheduler
-from tocsin.schema.errors import InvalidSchedule, TocsinError
+from tocsin.schema.errors import InvalidSchedule, StoreUnavailable, TocsinError
 
 #: Refusals told one by one; of more only their number.
 TOLD_MAX = 20
@@ -39,12 +41,22 @@ def create_many(
 ) -> None:
     """Create a schedule for each line, a JSON object with the names that `apply` knows; again is harmless.
 
-    With -o json each line has its answer: the id, and the error or null.
+    With -o json each line has its answer: its place, the id, and the error or null. Where the store is gone, nothing
+    more is tried; the same command again goes on.
     """
     with _opened(file) as (lines, total):
         tally = Tally(output)
-        with_scheduler(store, lambda scheduler: create_all(scheduler, read_lines(lines), tally, total))
+        with_scheduler(
+            store, lambda scheduler: create_all(scheduler, itertools.starmap(Item, read_lines(lines)), tally, total)
+        )
     tally.finish()
+
+
+class Item(NamedTuple):
+    """One item of a file, and where it stands there."""
+
+    place: str
+    schedule: NewSchedule | InvalidSchedule
 
 
 class Tally:
@@ -53,61 +65,59 @@ class Tally:
     def __init__(self, output: Output) -> None:
         self._output = output
         self.created = 0
-        self.errors: list[TocsinError] = []
+        self.errors: list[tuple[str, TocsinError]] = []
         self._failed = 0
 
-    def take(self, schedule_id: str | None, error: TocsinError | None) -> None:
+    def take(self, place: str, schedule_id: str | None, error: TocsinError | None) -> None:
         """One more result."""
         if self._output is Output.JSON:
-            print_json({"id": schedule_id, "error": None if error is None else str(error)})
+            print_json({"place": place, "id": schedule_id, "error": None if error is None else str(error)})
         if error is None:
             self.created += 1
             return
         self._failed += 1
         if len(self.errors) < TOLD_MAX:
-            self.errors.append(error)
+            self.errors.append((place, error))
 
     def finish(self) -> None:
         """Sum up on standard error. Ends the command with the exit code of the first error."""
-        for error in self.errors:
-            print_error(str(error), "")
+        for place, error in self.errors:
+            # What is wrong with a line names it already.
+            print_error(str(error) if str(error).startswith(place) else f"{place}: {error}", "")
         failed = f", {self._failed} failed" if self._failed else ""
         notes().print(Text(f"{self.created} created or there already{failed}", style="bold"))
         if self.errors:
-            raise typer.Exit(exit_code(self.errors[0]))
+            raise typer.Exit(exit_code(self.errors[0][1]))
 
 
-async def create_all(
-    scheduler: AsyncScheduler,
-    items: Iterator[NewSchedule | InvalidSchedule],
-    tally: Tally,
-    total: int | None,
-) -> None:
-    """Create what is no error already, with a progress bar on standard error; results are told in the items' order."""
-    refused: deque[tuple[int, InvalidSchedule]] = deque()
-    taken = 0
+async def create_all(scheduler: AsyncScheduler, items: Iterable[Item], tally: Tally, total: int | None) -> None:
+    """Create what is no error already, with a progress bar on standard error; results are told in the items' order.
+
+    Where the store is gone, that is told once and nothing more is tried: the same command again goes on.
+    """
+    places: deque[Item] = deque()
 
     def valid() -> Iterator[NewSchedule]:
-        nonlocal taken
         for item in items:
-            if isinstance(item, InvalidSchedule):
-                refused.append((taken, item))
-            else:
-                taken += 1
-                yield item
+            places.append(item)
+            if isinstance(item.schedule, NewSchedule):
+                yield item.schedule
 
-    def take_refused(told: int) -> None:
-        while refused and refused[0][0] <= told:
-            tally.take(None, refused.popleft()[1])
+    def tell_refused() -> None:
+        while places and isinstance(refusal := places[0].schedule, InvalidSchedule):
+            tally.take(places.popleft().place, None, refusal)
 
     with _progress(total) as advance:
         told = 0
-        async for result in scheduler.create_many(valid()):
-            take_refused(told)
-            tally.take(result.schedule_id, result.error)
-            told += 1
-            advance(told)
-        take_refused(told)
+        async with aclosing(scheduler.create_many(valid())) as results:
+            async for result in results:
+                tell_refused()
+                tally.take(places.popleft().place, result.schedule_id, result.error)
+                told += 1
+                advance(told)
+                if isinstance(result.error, StoreUnavailable):
+                    return
+        tell_refused()
 
 
 @contextmanager
@@ -134,4 +144,4 @@ def _opened(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
                 lines.seek(0)
             yield lines, total
     except OSError as error:
-        raise InvalidSchedule("file", file, f"{file} cannot be read: {error}") from error
+        raise InvalidSchedule("file", file, f"{file} cannot be read: {why(error)}") from error

@@ -24,7 +24,8 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from tocsin.deploy.recurrence_options import Written, read_duration, read_instant
+from tocsin.deploy.reading import why
+from tocsin.deploy.recurrence_options import Unreadable, Written, read_duration, read_instant
 from tocsin.producer.definition import NewSchedule
 from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.recurrence import AnyRecurrence, Gap, Overlap
@@ -68,7 +69,7 @@ def read_set(path: Path) -> list[NewSchedule]:
         with path.open("rb") as file:
             content = tomllib.load(file)
     except OSError as error:
-        raise InvalidSchedule("file", str(path), f"{path} cannot be read: {error}") from error
+        raise InvalidSchedule("file", str(path), f"{path} cannot be read: {why(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSchedule("file", str(path), f"{path} is not TOML: {error}") from error
     unknown = sorted(set(content) - {"defaults", "schedule"})
@@ -80,17 +81,18 @@ def read_set(path: Path) -> list[NewSchedule]:
     return [read_schedule(defaults | fields, f"schedule {number}") for number, fields in enumerate(schedules, 1)]
 
 
-def read_lines(file: BinaryIO) -> Iterator[NewSchedule | InvalidSchedule]:
-    """The schedule of each line that is not empty, as JSON; or why it is none."""
+def read_lines(file: BinaryIO) -> Iterator[tuple[str, NewSchedule | InvalidSchedule]]:
+    """Each line that is not empty: its place, and the schedule that it says as JSON, or why it says none."""
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
+        place = f"line {number}"
         try:
-            yield read_schedule(json.loads(line), f"line {number}")
+            yield place, read_schedule(json.loads(line), place)
         except InvalidSchedule as error:
-            yield error
+            yield place, error
         except ValueError as error:
-            yield InvalidSchedule(f"line {number}", None, f"is not JSON: {error}")
+            yield place, InvalidSchedule(place, None, f"is not JSON: {error}")
 
 
 def read_schedule(fields: Any, place: str) -> NewSchedule:
@@ -101,7 +103,9 @@ def read_schedule(fields: Any, place: str) -> NewSchedule:
     try:
         return _schedule(fields)
     except InvalidSchedule as error:
-        raise type(error)(f"{name}: {error.field}", error.value, error.reason) from error
+        # What a file says wrongly is refused; only the command line itself is malformed.
+        kind = InvalidSchedule if isinstance(error, Unreadable) else type(error)
+        raise kind(f"{name}: {error.field}", error.value, error.reason) from error
 
 
 def read_changes(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 from rich.syntax import Syntax
 from rich.text import Text
 
-from tocsin.deploy.configuration import SinkOption, StoreOption, read_configuration
+from tocsin.deploy.configuration import Configuration, SinkOption, StoreOption, read_configuration
 from tocsin.deploy.dispatcher_process import run_dispatcher
 from tocsin.deploy.output import notes
 from tocsin.dispatcher.log import configure_log
@@ -27,11 +27,14 @@ def dev(*, store: StoreOption = None, sink: SinkOption = None) -> None:
     """
     configuration = read_configuration(store=store, sink=sink)
     configure_log(as_json=configuration.log == "json")
+    asyncio.run(run_dispatcher(configuration, create=True, says_status=False, greet=lambda: _greet(configuration)))
+
+
+def _greet(configuration: Configuration) -> None:
     screen = notes()
     screen.print(Text.assemble(("Tocsin", "bold"), f" on {printable(configuration.store)}. In another window, try:\n"))
     screen.print(Syntax(first_schedule(configuration.store), "python", background_color="default"))
     screen.print(Text("Its records appear below. Ctrl-C stops; what is scheduled stays.\n", style="dim"))
-    asyncio.run(run_dispatcher(configuration, create=True, says_status=False))
 
 
 def first_schedule(store: str) -> str:

@@ -15,7 +15,8 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 
 import structlog
@@ -32,6 +33,7 @@ from tocsin.dispatcher.measured import CallMetrics, MeasuredPublisher, measured_
 from tocsin.dispatcher.metrics import Metrics
 from tocsin.dispatcher.observers import Observers
 from tocsin.dispatcher.progress import RangeProgress, read_progress
+from tocsin.dispatcher.publisher import Outcome, Publisher, Record
 from tocsin.dispatcher.rate_limit import RateLimit
 from tocsin.dispatcher.sink import open_publisher
 from tocsin.schema.clock import StoreClock, SystemClock
@@ -118,8 +120,35 @@ class Reporter:
         )
 
 
+class Greeting:
+    """A publisher that greets once it has started: nobody is told that all is well and then refused."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self.greetings: list[Callable[[], object]] = []
+
+    async def start(self) -> None:
+        """Start the publisher behind, and greet."""
+        await self._publisher.start()
+        for greet in self.greetings:
+            greet()
+
+    async def publish(self, records: Sequence[Record]) -> Sequence[Outcome]:
+        """The publisher's own outcomes."""
+        return await self._publisher.publish(records)
+
+    async def close(self, timeout_ms: int) -> None:
+        """Close the publisher behind."""
+        await self._publisher.close(timeout_ms)
+
+
 async def run_dispatcher(
-    configuration: Configuration, *, create: bool = False, says_status: bool = True, supervisor: int | None = None
+    configuration: Configuration,
+    *,
+    create: bool = False,
+    says_status: bool = True,
+    supervisor: int | None = None,
+    greet: Callable[[], None] | None = None,
 ) -> None:
     """Run one dispatcher until it is told to stop.
 
@@ -128,6 +157,7 @@ async def run_dispatcher(
         create: make the store where it is missing.
         says_status: log one line a second.
         supervisor: the process without which this one stops.
+        greet: called once store and sink are open, so that nobody is greeted and then refused.
 
     Raises:
         TocsinError: a setting is refused, the store is not there or not initialised.
@@ -145,6 +175,7 @@ async def run_dispatcher(
         publisher = RateLimit(publisher, configuration.topic_rates, SystemClock())
     clock = SystemClock()
     metrics, calls = Metrics(), CallMetrics()
+    sink = Greeting(MeasuredPublisher(publisher, calls, clock))
     store = measured_store(open_store(configuration.store, timing=timing, create=create), calls, clock)
     settings = await store.open()
     spare_the_collector()
@@ -157,7 +188,7 @@ async def run_dispatcher(
         dispatcher = make_dispatcher(
             store,
             settings,
-            MeasuredPublisher(publisher, calls, clock),
+            sink,
             dispatcher_id=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
             observer=Observers(metrics, LogObserver()),
             timing=timing,
@@ -168,7 +199,10 @@ async def run_dispatcher(
             audits_everything=True,
         )
         where = f"; metrics on http://{server.address}/metrics" if server else ""
-        _log.info(f"Dispatching {configuration.store} to {configuration.sink}{where}.", action="started")
+        sink.greetings += [
+            *(() if greet is None else (greet,)),
+            partial(_log.info, f"Dispatching {configuration.store} to {configuration.sink}{where}.", action="started"),
+        ]
         ahead = HerdForecast(dispatcher.services, dispatcher.owners.values, metrics.forecast)
         await _run_until_stopped(dispatcher, reporter, ahead, supervisor)
         _log.info(f"Stopped; {metrics.dispatched_count} dispatched in all.", action="stopped")

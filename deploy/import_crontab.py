@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tocsin.deploy.configuration import StoreOption
-from tocsin.deploy.create_many import Tally, create_all
+from tocsin.deploy.create_many import Item, Tally, create_all
 from tocsin.deploy.crontab import Job, Options, read_crontab
 from tocsin.deploy.output import Output, OutputOption, console, print_json
+from tocsin.deploy.reading import why
 from tocsin.deploy.scheduling import with_scheduler
 from tocsin.dispatcher.publisher_lines import printable
 from tocsin.schema.errors import InvalidSchedule
@@ -46,8 +47,8 @@ def import_crontab(
         _show(jobs, output)
         return
     tally = Tally(output)
-    schedules = [job.schedule for job in jobs]
-    with_scheduler(store, lambda scheduler: create_all(scheduler, iter(schedules), tally, len(schedules)))
+    items = [Item(f"line {job.line}", job.schedule) for job in jobs]
+    with_scheduler(store, lambda scheduler: create_all(scheduler, items, tally, len(items)))
     tally.finish()
 
 
@@ -55,7 +56,7 @@ def _text(file: str) -> str:
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise InvalidSchedule("file", file, f"{file} cannot be read: {error}") from error
+        raise InvalidSchedule("file", file, f"{file} cannot be read: {why(error)}") from error
     try:
         return content.decode()
     except UnicodeDecodeError as error:

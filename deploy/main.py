@@ -3,6 +3,11 @@
 Exit codes: 0 done, 1 refused, 2 the command line is malformed, 3 not found, 4 conflict, 5 outcome unknown,
 6 unavailable, 70 a fault of ours (as EX_SOFTWARE), 130 interrupted.
 
+Malformed is what cannot be read: an unknown option, one that is missing, options that exclude each other, and a value
+that is not what its option takes, be that a number, a choice, a duration, an instant, a date, a zone, a header or a
+rule. What can be read and is not accepted is refused: an id too long, a jitter as long as the period, a topic that
+Kafka would not take. What a *file* says is never the command line: a bad line of it is refused.
+
 The base install is the client and has no command line. Nothing is imported here that it lacks, so that a missing extra
 is named and never an ImportError.
 """
@@ -14,6 +19,7 @@ import os
 import sys
 from typing import Final
 
+from tocsin.deploy.recurrence_options import Unreadable
 from tocsin.deploy.stack_errors import StackUnavailable
 from tocsin.schema.errors import (
     ClockSkew,
@@ -30,6 +36,7 @@ from tocsin.schema.errors import (
 
 #: The first class that fits decides; every other TocsinError is a refusal.
 EXIT_CODES: Final[tuple[tuple[tuple[type[TocsinError], ...], int], ...]] = (
+    ((Unreadable,), 2),
     ((ScheduleNotFound,), 3),
     ((ScheduleExists, VersionConflict), 4),
     ((OutcomeUnknown,), 5),
@@ -91,6 +98,8 @@ def tell(error: TocsinError) -> None:
 
 def advice(error: TocsinError) -> str:
     """What to do, where the error's own text does not say it."""
+    if isinstance(error, Unreadable):
+        return "--help says how it is written. Nothing was written; correct it and repeat the command."
     if isinstance(error, InvalidSchedule):
         return "Nothing was written; correct it and repeat the command."
     if isinstance(error, StoreUnavailable):

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tocsin.deploy.output import Output, OutputOption
-from tocsin.deploy.recurrence_options import Written, read_instant
+from tocsin.deploy.recurrence_options import Written, read_instant, read_zone
 from tocsin.deploy.rule_options import (
     DailyOption,
     DayMatchName,
@@ -73,11 +73,10 @@ def next_command(
     Nothing is written, and no store is needed.
     """
     written = Written(expression, every, daily, weekly, monthly, yearly, None, tz, gap, overlap, dialect, day_match)
-    if len(written.given) != 1:
-        raise typer.BadParameter("give one rule: a cron expression, or one of --every, --daily, --weekly, …")
-    zones.check_zone(tz)
+    rule = written.recurrence()
+    read_zone(tz)
     from_ms = instants.ceil_ms(read_instant("from", start) if start else datetime.now(UTC), field="from")
-    rule = written.recurrence().resolve(schedule_id, from_ms)
+    rule = rule.resolve(schedule_id, from_ms)
     rows = list(forecast(rule, tz, from_ms, count))
     if output is Output.JSON:
         for row in rows:

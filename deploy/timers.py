@@ -53,11 +53,11 @@ def recall(
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take a timer back. Recalling it again is harmless."""
+    """Take a timer back. Again, or a key that nobody sent, is harmless: nothing is ever dispatched for it then."""
     answer = with_scheduler(store, lambda scheduler: scheduler.recall(key))
     if output is Output.JSON:
         print_json({"outcome": answer.outcome.value, "uncertain": list(answer.uncertain)})
     elif answer.outcome is ChangeOutcome.PREVENTED:
-        console().print(Text("prevented: it will not be dispatched", style="green"))
+        console().print(Text("prevented: nothing of this key will be dispatched from now on", style="green"))
     else:
         console().print(Text("possibly dispatched: it was due, or is just now", style="yellow"))

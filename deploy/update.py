@@ -13,7 +13,7 @@ from tocsin.deploy.change import IdArgument, show_change
 from tocsin.deploy.configuration import StoreOption
 from tocsin.deploy.create import read_headers, read_moment, read_payload
 from tocsin.deploy.output import Output, OutputOption
-from tocsin.deploy.recurrence_options import Written, read_duration
+from tocsin.deploy.recurrence_options import Unreadable, Written, read_duration
 from tocsin.deploy.rule_options import (
     AtOption,
     CronOption,
@@ -31,7 +31,6 @@ from tocsin.deploy.rule_options import (
     ZoneOption,
 )
 from tocsin.deploy.scheduling import with_scheduler
-from tocsin.schema.errors import InvalidSchedule
 from tocsin.schema.recurrence import Gap, Overlap
 from tocsin.schema.schedules import CatchUp
 
@@ -119,7 +118,7 @@ def read_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     """What an update names: all that is given, and what is taken away.
 
     Raises:
-        InvalidSchedule: an option is refused, nothing is named, or something is both given and taken away.
+        Unreadable: an option cannot be read, nothing is named, or something is both given and taken away.
     """
     given = {name: value for name, value in options.items() if name in _PLAIN and value is not None}
     given |= _rule(options)
@@ -133,10 +132,10 @@ def read_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     for each in options["unset"] or ():
         name = each.value.replace("-", "_")
         if name in given:
-            raise InvalidSchedule(name, given[name], f"is given and taken away by --unset {each.value}; choose one")
+            raise Unreadable(name, given[name], f"is given and taken away by --unset {each.value}; choose one")
         given[name] = _EMPTY.get(each)
     if not given:
-        raise InvalidSchedule("update", None, "names nothing to change; give one of its options")
+        raise Unreadable("update", None, "names nothing to change; give one of its options")
     return given
 
 

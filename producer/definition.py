@@ -16,7 +16,7 @@ from typing import Any, get_args
 from tocsin.schema.entries import format_instant
 from tocsin.schema.errors import InstantInPast, InvalidSchedule, NeverOccurs, PayloadTooLarge
 from tocsin.schema.instants import checked_ms, to_datetime
-from tocsin.schema.recurrence import AnyRecurrence, Every, Once, until_for_max_runs
+from tocsin.schema.recurrence import MAX_RUNS, AnyRecurrence, Every, Once, until_for_max_runs
 from tocsin.schema.schedules import CatchUp, ScheduleFilter, ScheduleRow, Spec, State, decode_spec, encode_spec
 
 #: Characters of a schedule id at most.
@@ -29,7 +29,7 @@ PAYLOAD_BYTES_LIMIT = 900 * 1024
 JITTER_MAX = timedelta(hours=12)
 #: Missed occurrences of one schedule that `all` catches up with at most: they are counted on the dispatcher's loop.
 MAX_CATCH_UP_LIMIT = 10_000
-#: Runs of one schedule at most; a rule lowers it further where counting would take long.
+#: Runs of an Every at most; of other rules recurrence.MAX_RUNS, for those are counted out.
 MAX_RUNS_LIMIT = 1_000_000
 #: Bytes of all headers of a schedule at most.
 HEADERS_BYTES_MAX = 8 * 1024
@@ -85,14 +85,16 @@ class NewSchedule:
         if self.expires_after is not None:
             _check_duration("expires_after", self.expires_after, timedelta(milliseconds=1), timedelta(days=366))
         _check_count("max_catch_up", self.max_catch_up, most=MAX_CATCH_UP_LIMIT)
-        if self.max_runs is not None:
-            _check_count("max_runs", self.max_runs, most=MAX_RUNS_LIMIT)
         if not isinstance(self.recurrence, get_args(AnyRecurrence)):
             reason = "must be Once, Every, Daily, Weekly, Monthly, Yearly or Cron"
             raise InvalidSchedule("recurrence", self.recurrence, reason)
         if isinstance(self.recurrence, Every) and self.jitter >= self.recurrence.period:
             reason = f"must be shorter than the period, {self.recurrence.period}; no occurrence is later than the next"
             raise InvalidSchedule("jitter", self.jitter, reason)
+        if self.max_runs is not None:
+            # An Every's last run is computed, that of any other rule is found by counting.
+            most = MAX_RUNS_LIMIT if isinstance(self.recurrence, Every) else MAX_RUNS
+            _check_count("max_runs", self.max_runs, most=most)
         if not isinstance(self.catch_up, CatchUp):
             raise InvalidSchedule("catch_up", self.catch_up, "must be a CatchUp: LATEST, ALL, EARLIEST or SKIP")
         start, until = instant_of("start", self.start), instant_of("until", self.until)

@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """The answer to recall: a Change without a schedule, for a timer has none."""
+    """The answer to recall: a Change without a schedule, for a timer has none; so none need ever have been sent."""
 
     outcome: ChangeOutcome
     #: The timer's occurrence key, where it may have been dispatched.

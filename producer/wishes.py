@@ -30,7 +30,9 @@ class Create:
     def draft(self, current: ScheduleRow | None, now: int) -> Draft | None:
         """Equal content, whoever wrote it: the result is in place."""
         if current is not None:
-            if current.state is State.CANCELLED or not _has_content(current, self.schedule, current.created_at):
+            if current.state is State.CANCELLED:
+                raise ScheduleExists(current.schedule_id, current, cancelled=True)
+            if not _has_content(current, self.schedule, current.created_at):
                 raise ScheduleExists(current.schedule_id, current)
             return None
         spec = self.schedule.spec(now)

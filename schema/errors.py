@@ -50,12 +50,18 @@ class TopicNotAllowed(InvalidSchedule):
 class ScheduleExists(TocsinError):
     """A schedule with this id and other content exists; update it, or choose another id."""
 
-    def __init__(self, schedule_id: str, existing: Any = None) -> None:
+    def __init__(self, schedule_id: str, existing: Any = None, *, cancelled: bool = False) -> None:
         self.schedule_id = schedule_id
         self.existing = existing
-        super().__init__(
-            f"schedule {schedule_id!r} exists with other content; nothing was changed. Update it, or choose another id."
-        )
+        #: It was cancelled, whatever its content: the id stays taken, for its past occurrences bear it.
+        self.cancelled = cancelled
+        if cancelled:
+            message = f"schedule {schedule_id!r} was cancelled; nothing was changed. Choose another id, for this one "
+            message += "stays with its past; only `apply` brings back what it declares."
+        else:
+            message = f"schedule {schedule_id!r} exists with other content; nothing was changed. "
+            message += "Update it, or choose another id."
+        super().__init__(message)
 
 
 class ScheduleNotFound(TocsinError, LookupError):

@@ -242,9 +242,9 @@ def test_an_update_changes_what_is_given_and_takes_away_what_is_unset() -> None:
 def test_an_update_of_nothing_or_of_both_or_at_another_version_is_refused() -> None:
     applied()
     (before,) = tocsin("get", "brief", "-o", "json").objects()
-    assert update().code == 1
-    assert update("--until", "2036-01-01T00:00Z", "--unset", "until").code == 1
-    assert update("--every", "5s", "--cron", "* * * * *").code == 1
+    assert update().code == 2
+    assert update("--until", "2036-01-01T00:00Z", "--unset", "until").code == 2
+    assert update("--every", "5s", "--cron", "* * * * *").code == 2
     assert update("--unset", "topic").code == 2
     conflict = update("--note", "n", "--expected-version", "7")
     assert conflict.code == 4
@@ -262,7 +262,7 @@ def test_a_calendar_is_set_shown_and_excluded(tmp_path: Path) -> None:
     assert made["next_at"] == "2036-01-04T09:00:00.000Z"
     assert tocsin("create", "other", *rule, "--exclude", "never").code == 1
     assert tocsin("calendar", "show", "never").code == 3
-    assert tocsin("calendar", "set", "off", "yesterday").code == 1
+    assert tocsin("calendar", "set", "off", "yesterday").code == 2
     assert tocsin("calendar").code in {0, 2}
 
 

@@ -171,34 +171,91 @@ def test_an_id_that_is_not_there_is_not_found(store: Path, command: str) -> None
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--at", "2036-12-24T18:00"], "is no instant; write it with its offset"),
         (["--at", "2020-12-24T18:00Z"], "has passed; choose a later instant"),
-        (["--every", "5s", "--start", "2036-12-24"], "start: is no instant"),
-        (["--daily", "09:00", "--tz", "Europe/Lodnon"], "did you mean Europe/London"),
         (["--every", "999ms"], "must lie between 1 second and 100 years"),
-        (["--every", "soon"], "is no duration"),
         (["--every", "5s", "--payload", "x" * (64 * 1024 + 1)], "has 65537 bytes, allowed are 65536"),
         (["--every", "5s", "--payload", "@none"], "the file none cannot be read"),
         (["--every", "5s", "--header", "ce_id=x"], "are set by Tocsin"),
-        (["--every", "5s", "--header", "x"], "is no header; write name=value"),
         (["--every", "5s", "--start", "2036-01-02T00:00Z", "--until", "2036-01-01T00:00Z"], "lies before start"),
         (["--every", "5s", "--jitter", "13h"], "must lie between"),
         (["--every", "5s", "--max-runs", "0"], "max_runs"),
         (["--cron", "0 0 30 2 *"], "no date matches"),
-        (["--cron", "0 9 * * \x1b[2J"], "does not belong in a cron expression"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason_and_nothing_is_written(
     store: Path, options: list[str], told: str
 ) -> None:
-    answer = create(*options)
+    refused(create(*options), told, code=1)
+    assert written(store) == [0, 0, 0]
 
-    assert answer.code == 1
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--at", "2036-12-24T18:00"], "is no instant; write it with its offset"),
+        (["--every", "5s", "--start", "2036-12-24"], "start: is no instant"),
+        (["--every", "5s", "--until", "+5"], "until: is no duration"),
+        (["--daily", "09:00", "--tz", "Europe/Lodnon"], "did you mean Europe/London"),
+        (["--cron", "0 9 * * *", "--tz", "nowhere"], "tz: "),
+        (["--every", "soon"], "is no duration"),
+        (["--every", "5s", "--jitter", "a little"], "jitter: is no duration"),
+        (["--every", "5s", "--expires-after", "1"], "expires_after: is no duration"),
+        (["--every", "5s", "--header", "x"], "is no header; write name=value"),
+        (["--every", "5s", "--header", "a=1", "--header", "a=2"], "'a' is given twice"),
+        (["--cron", "0 9 * * \x1b[2J"], "does not belong in a cron expression"),
+        (["--daily", "nine"], "is no time of day"),
+        (["--weekly", "someday 09:00"], "the weekdays are"),
+        (["--monthly", "first 09:00"], "is no whole number"),
+        (["--yearly", "02-29"], "is written"),
+        (["--every", "5s", "--daily", "09:00"], "give exactly one rule"),
+        ([], "give exactly one rule"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_wrong_usage_and_nothing_is_written(
+    store: Path, options: list[str], told: str
+) -> None:
+    refused(create(*options), told, code=2)
+    assert written(store) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["update", "tea", "--every", "soon"],
+        ["resume", "tea", "--from", "yesterday"],
+        ["backfill", "tea", "--from", "yesterday", "--to", "+0s"],
+        ["backfill", "tea", "--from", "-1h", "--to", "now", "--per-second", "many"],
+        ["send", "--at", "soon", "--topic", "t"],
+        ["occurrences", "tea", "--since", "yesterday"],
+        ["occurrences", "tea", "--until", "+soon"],
+        ["upcoming", "tea", "--count", "few"],
+        ["list", "--limit", "none"],
+        ["next", "every day"],
+        ["next", "--every", "5s", "--from", "now"],
+        ["next", "0 9 * * *", "--tz", "nowhere"],
+        ["calendar", "set", "off", "2036-13-01"],
+        ["bucket", "show", "now"],
+        ["list", "--state", "asleep"],
+        ["create", "tea", "--every", "5s", "--topic", "t", "--catch-up", "never"],
+        ["create", "tea", "--every", "5s"],
+        ["get"],
+        ["cancel", "tea", "--hard"],
+        ["no-such-command"],
+    ],
+)
+def test_every_command_calls_what_it_cannot_read_wrong_usage(store: Path, command: list[str]) -> None:
+    answer = tocsin(*command)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err
+    assert "Traceback" not in answer.err
+
+
+def refused(answer: Answer, told: str, *, code: int) -> None:
+    assert answer.code == code
     assert answer.out == ""
     assert told in answer.err.replace("\n  ", " ")
     assert "\x1b" not in answer.err
     assert answer.err.endswith("Nothing was written; correct it and repeat the command.\n")
-    assert written(store) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

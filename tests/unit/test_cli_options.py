@@ -54,10 +54,11 @@ def test_every_help_ends_with_its_examples_and_fits_the_terminal(name: str, colu
 
 def test_a_moment_may_be_relative_to_now() -> None:
     assert read_moment("at", "+1h30m", NOW) == NOW + timedelta(hours=1, minutes=30)
+    assert read_moment("from", "-2d", NOW) == NOW - timedelta(days=2)
     assert read_moment("at", "2026-12-24T18:00+01:00", NOW) == datetime(2026, 12, 24, 17, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("text", ["2026-12-24T18:00", "+", "+10", "-10m", "tomorrow", ""])
+@pytest.mark.parametrize("text", ["2026-12-24T18:00", "+", "+10", "-10", "tomorrow", ""])
 def test_a_moment_without_zone_or_unit_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchedule, match="at: "):
         read_moment("at", text, NOW)

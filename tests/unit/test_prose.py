@@ -77,8 +77,9 @@ def test_the_first_schedule_runs_as_it_is_printed(
 
     asyncio.run(initialise())
     first, *_ = re.findall(r"```python\n(.*?)```", prose("README.md"), re.DOTALL)
-    exec(compile(first, "README.md", "exec"), {})
-    assert capsys.readouterr().out == "ChangeOutcome.PREVENTED\n"
+    for _ in range(2):  # What a newcomer runs is run again.
+        exec(compile(first, "README.md", "exec"), {})
+        assert capsys.readouterr().out == "ChangeOutcome.PREVENTED\n"
 
 
 def test_the_test_that_is_shown_passes() -> None:

@@ -122,8 +122,9 @@ def test_a_create_with_other_content_is_refused_and_shows_what_exists(
 
 
 def test_the_id_of_a_cancelled_schedule_is_not_used_again(active: ScheduleRow) -> None:
-    with pytest.raises(ScheduleExists):
+    with pytest.raises(ScheduleExists, match="was cancelled; nothing was changed") as raised:
         create().draft(in_state(active, State.CANCELLED), TEN_MS)
+    assert raised.value.cancelled
 
 
 # Update
