@@ -24,7 +24,8 @@ from collections.abc import Awaitable, Callable
 from tocsin.producer.audit import Audit, AuditReport
 from tocsin.producer.insert import Inserter
 from tocsin.schema.clock import Clock, StoreClock
-from tocsin.schema.instants import DAY_MS, MINUTE_MS
+from tocsin.schema.errors import TocsinError
+from tocsin.schema.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tocsin.schema.levels import Levels
 from tocsin.schema.store import Store
 
@@ -36,9 +37,24 @@ ROUND_MS = 7 * DAY_MS
 FIRST_PIECE_MS = MINUTE_MS
 #: Segments of a walk over what is owed.
 OWED_SEGMENTS = 64
-#: Schedules a second: of what is owed, and of the slow audit, each in one process.
+#: Schedules a second: of what is owed, and of the slow audit, each in one process. Four processes see a billion within
+#: a week at the slow one.
 OWED_PER_SECOND = 5_000
-SLOW_PER_SECOND = 100
+SLOW_PER_SECOND = 500
+
+
+class RetentionNear(TocsinError):
+    """A range lags by nearly as much as rows live; committed stands still until what it owes is armed anew."""
+
+    retriable = True
+
+    def __init__(self, shard_range: int, lag_ms: int) -> None:
+        self.shard_range = shard_range
+        self.lag_ms = lag_ms
+        super().__init__(
+            f"shard range {shard_range} lags by {lag_ms / HOUR_MS:.0f} h, nearly as long as rows live; what it owes is "
+            "armed anew, and committed stands still until then."
+        )
 
 
 class Audits:
@@ -127,6 +143,7 @@ class RangeAudit:
         now: the store's time, ms UTC.
         goes_on: whether the owner still owns.
         pause: waits so many ms, less where the owner is to stop.
+        owing: hears that the range owes.
     """
 
     def __init__(
@@ -138,7 +155,9 @@ class RangeAudit:
         now: Callable[[], int],
         goes_on: Callable[[], bool],
         pause: Callable[[int], Awaitable[None]],
+        owing: Callable[[RetentionNear], None],
     ) -> None:
+        self._owing = owing
         self._audits = audits
         self._shard_range = shard_range
         self._timing = levels.timing
@@ -160,6 +179,7 @@ class RangeAudit:
         while self._goes_on():
             if self.look(committed()):
                 began = self._now()
+                self._owing(RetentionNear(self._shard_range, began - committed()))
                 await self._until_stopped(self._audits.arm_owed(self._shard_range, committed()))
                 if not self._goes_on():
                     return

@@ -89,7 +89,13 @@ class RangeOwner:
         )
         self._reader = Reader(services, shard_range)
         self._audit = RangeAudit(
-            services.audits, shard_range, services.levels, now=self._now, goes_on=self._goes_on, pause=self._pause
+            services.audits,
+            shard_range,
+            services.levels,
+            now=self._now,
+            goes_on=self._goes_on,
+            pause=self._pause,
+            owing=lambda error: services.observer.troubled("owes", error),
         )
         self._verifier = Verifier(services, self.waiting, release=self._release, goes_on=self._goes_on)
         #: Near positions that this owner has written itself: no need to wait for a tick to learn of them.

@@ -131,7 +131,7 @@ class Audit:
             progress: told after each batch.
         """
 
-        async def audit(ids: Sequence[str]) -> None:
+        async def audit(ids: Sequence[str]) -> int:
             rows = [row for row in await self._rows(ids, report) if zone is None or _zone_of(row) == zone]
             moving = [row for row in rows if renew is not None and row.state is State.ACTIVE]
             if renew is not None:
@@ -139,6 +139,7 @@ class Audit:
             report.moved.update(row.tenant for row in moving)
             report.checked.update((row.tenant, row.state.value) for row in moving)
             await self._audit([row for row in rows if row not in moving], report)
+            return len(ids)
 
         await self._in_batches(segment, segments, audit, lambda: progress(report) if progress is not None else None)
         return report
@@ -148,7 +149,7 @@ class Audit:
     ) -> AuditReport:
         """Arm what schedules of these ranges owe since their range's `committed` (ms UTC), in one segment."""
 
-        async def audit(ids: Sequence[str]) -> None:
+        async def audit(ids: Sequence[str]) -> int:
             theirs = [schedule_id for schedule_id in ids if self._levels.shard_range(schedule_id) in committed]
             rows = await self._rows(theirs, report)
             report.checked.update((row.tenant, row.state.value) for row in rows)
@@ -156,22 +157,23 @@ class Audit:
                 held = committed[shard_range]
                 owed_from = held + 1 - self._levels.timing.misfire_grace_ms
                 report.armed[tenant] += await arm_again(self._inserter, together, owed_from, source=held + 1)
+            return len(theirs)
 
         await self._in_batches(segment, segments, audit, lambda: None)
         return report
 
     async def _in_batches(
-        self, segment: int, segments: int, audit: Callable[[Sequence[str]], Awaitable[None]], told: Callable[[], None]
+        self, segment: int, segments: int, audit: Callable[[Sequence[str]], Awaitable[int]], told: Callable[[], None]
     ) -> None:
+        """Audit a segment batch by batch, at the rate of the schedules that were looked at."""
         pages = self._store.walk_schedules(segment, segments)
         while (ids := await self._persistence.until_answered(lambda: anext(pages, None))) is not None:
             for start in range(0, len(ids), BATCH):
                 began = self._clock.monotonic_ms()
-                batch = ids[start : start + BATCH]
-                await audit(batch)
+                count = await audit(ids[start : start + BATCH])
                 told()
                 spent = self._clock.monotonic_ms() - began
-                await self._clock.sleep_ms(max(0, len(batch) * 1000 // self._per_second - spent))
+                await self._clock.sleep_ms(max(0, count * 1000 // self._per_second - spent))
 
     async def _rows(self, ids: Sequence[str], report: AuditReport) -> Sequence[ScheduleRow]:
         rows = await self._persistence.until_answered(lambda: self._store.read_schedules(ids)) if ids else {}

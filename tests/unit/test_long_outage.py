@@ -83,7 +83,8 @@ def test_every_schedule_lives_on_and_its_policy_decides_what_was_missed(bench: B
     assert heard("once") == [START + timedelta(hours=20)]
     assert heard("paused") == []
     assert heard("updated") == [FIRST + timedelta(hours=72)]
-    assert bench.heard.troubles == []
+    assert {action for action, _ in bench.heard.troubles} == {"owes"}
+    assert {error.shard_range for _, error in bench.heard.troubles} == set(range(RANGES))
 
 
 def test_committed_stands_still_until_what_is_owed_is_armed(bench: Bench) -> None:
