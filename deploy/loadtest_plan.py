@@ -31,7 +31,7 @@ def plan(
     herd_rate: Annotated[int, typer.Option(help="As tocsin bench herd measured it.")] = COSTS.herd_rate,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Reckon statements, disks, nodes and dispatchers from what is wanted; nothing is started or asked."""
+    """Reckon operations, disks, nodes and dispatchers from what is wanted; nothing is started or asked."""
     demand = Demand(
         schedules=schedules,
         per_day=per_day,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -19,6 +20,7 @@ from tocsin.dispatcher.kafka_security import KafkaSecurity
 from tocsin.loadtest.load_run import AHEAD_MS, Fault, LoadRun
 from tocsin.loadtest.profiles import Load, Profile
 from tocsin.loadtest.topic_reader import open_topics
+from tocsin.schema.clock import SystemClock
 from tocsin.schema.instants import MINUTE_MS, SECOND_MS
 from tocsin.schema.open_store import default_settings, open_store
 
@@ -82,30 +84,32 @@ async def measure(wanted: Wanted, place: Place, configuration: Configuration) ->
         TocsinError: the store or the sink is not there, or a setting does not fit.
     """
     timing = configuration.protocol_timing()
+    clock = SystemClock()
     security = KafkaSecurity.from_environment(os.environ)
     store = open_store(place.store_url, timing=timing, replication=place.replication or 1)
     try:
         if place.replication is None:
             settings = await store.open()
         else:
-            settings = await store.initialise(default_settings(place.store_url, time.time_ns() // 1_000_000))
+            settings = await store.initialise(default_settings(place.store_url, clock.wall_ms()))
         parts = RunningParts(place, store)
         with contextlib.ExitStack() as stack:
             topic = wanted.topic or stack.enter_context(topic_of(place, wanted.run_id, security))
             async with parts.dispatchers(wanted.dispatchers, settings.shard_ranges):
-                load = wanted.load(now=time.time_ns() // 1_000_000)
-                reader = open_topics(place.sink_url, [topic], security, from_ms=time.time_ns() // 1_000_000)
+                load = wanted.load(now=clock.wall_ms())
+                reader = open_topics(place.sink_url, [topic], security, from_ms=clock.wall_ms())
                 stack.callback(reader.close)
                 screen = stack.enter_context(_shown(load))
                 run = LoadRun(
                     load,
                     store,
                     settings,
-                    reader,
+                    partial(asyncio.to_thread, reader.read),
                     timing=timing,
+                    clock=clock,
                     parts=parts,
                     faults=_faults(wanted, parts),
-                    patience_seconds=wanted.patience_ms / 1000,
+                    patience_ms=wanted.patience_ms,
                     screen=screen,
                 )
                 return Measured(await run.run(_told(wanted, place)), run.expected)

@@ -1,4 +1,4 @@
-"""How large it must be: from schedules, occurrences and a peak to statements, disks, nodes and processes.
+"""How large it must be: from schedules, occurrences and a peak to operations, disks, nodes and processes.
 
 Every figure is one line of arithmetic, and its formula is printed beside it. What it is reckoned from:
 
@@ -9,6 +9,8 @@ Every figure is one line of arithmetic, and its formula is printed beside it. Wh
 An occurrence costs one entry on the minute level when it is armed, and one more on far, a pointer, where it is armed
 more than a day ahead. Entries share packs: the more fall due in one minute, the fuller. Nothing is deleted; a row
 leaves when its time to live ends, so disk follows the writes of that time and not the number of schedules.
+
+An operation is a read or write of one partition, whether a statement asks for one or for many.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tocsin.schema.timing import Timing
 SECONDS_A_DAY: Final = DAY_MS // SECOND_MS
 GIB: Final = 1 << 30
 #: Two inserts, each a pack and a frontier, and a conditional write of four rounds.
-STATEMENTS_OF_A_CHANGE: Final = 8
+OPERATIONS_OF_A_CHANGE: Final = 8
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,9 +83,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     compressed: float = 0.6
     #: Room that compaction needs beside the data.
     compaction: float = 1.5
-    #: Statements a second that one node answers with good latency, one copy each: point reads and single inserts of
+    #: Reads and writes of one partition that one node answers in a second with good latency: point reads and inserts of
     #: this size, a third of what two processors did here, to leave room for compaction and repair.
-    node_statements: int = 2_000
+    node_operations: int = 2_000
     #: Data that one node should hold, so that it can be replaced within hours.
     node_bytes: int = 1_000 * GIB
     #: What a process holds for one occurrence in memory beside its spec and payload.
@@ -129,7 +131,7 @@ class _Plan:
     def lines(self) -> Iterator[Line]:
         """Every figure."""
         yield from self._rates()
-        yield from self._statements()
+        yield from self._operations()
         yield from self._disk()
         yield from self._dispatchers()
         yield from self._nodes()
@@ -160,7 +162,7 @@ class _Plan:
         of_a_tick = rate / demand.shard_ranges * Timing().tick_ms / SECOND_MS
         return min(float(PACK_ENTRIES_MAX), max(1.0, of_a_tick / parts))
 
-    def _statements(self) -> Iterator[Line]:
+    def _operations(self) -> Iterator[Line]:
         demand = self._demand
         ticks = SECOND_MS / Timing().tick_ms
         formula = "rate / shard ranges x 0.25 s of a tick / parts of a minute in a range; 1 to 200"
@@ -174,15 +176,15 @@ class _Plan:
         yield Line("pack writes, in a peak", self._peak_writes, "/s", "the same + peak rate / entries of a pack")
         self._steady = demand.shard_ranges * (3 * ticks + 1) + demand.sub_partitions / 60
         formula = "shard ranges x (4 ticks x (seal, near, markers) + frontier) + sub-partitions / 60"
-        yield Line("statements of empty ticks", self._steady, "/s", formula)
-        self._changes = demand.changes_per_day / SECONDS_A_DAY * STATEMENTS_OF_A_CHANGE
-        formula = f"changes a day / 86,400 x {STATEMENTS_OF_A_CHANGE}, a conditional write counted as 4"
-        yield Line("statements of changes", self._changes, "/s", formula)
+        yield Line("operations of empty ticks", self._steady, "/s", formula)
+        self._changes = demand.changes_per_day / SECONDS_A_DAY * OPERATIONS_OF_A_CHANGE
+        formula = f"changes a day / 86,400 x {OPERATIONS_OF_A_CHANGE}, a conditional write counted as 4"
+        yield Line("operations of changes", self._changes, "/s", formula)
         yield Line(
-            "statements, at the mean", self._writes + self._others, "/s", "all of these + a row read of each in far"
+            "operations, at the mean", self._writes + self._others, "/s", "all of these + a row read of each in far"
         )
         yield Line(
-            "statements, in a peak", self._peak_writes + self._others, "/s", "the same with the writes of a peak"
+            "operations, in a peak", self._peak_writes + self._others, "/s", "the same with the writes of a peak"
         )
 
     @property
@@ -227,8 +229,8 @@ class _Plan:
         by_disk = math.ceil(self._bytes * GIB / costs.node_bytes)
         yield Line("nodes by disk", by_disk, "", "disk of all / 1,000 GiB of a node")
         busiest = self._peak_writes + self._others
-        by_statements = math.ceil(busiest * demand.replicas / costs.node_statements)
-        formula = "statements in a peak x replicas / 2,000 of a node"
-        yield Line("nodes by statements", by_statements, "", formula)
-        nodes = max(demand.replicas, by_disk, by_statements)
+        by_operations = math.ceil(busiest * demand.replicas / costs.node_operations)
+        formula = "operations in a peak x replicas / 2,000 of a node"
+        yield Line("nodes by operations", by_operations, "", formula)
+        nodes = max(demand.replicas, by_disk, by_operations)
         yield Line("Cassandra nodes", nodes, "", "the larger of both, at least as many as replicas")

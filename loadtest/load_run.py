@@ -8,14 +8,13 @@
     patience  from the end of the window on, until nothing is missing, or for so long in vain
     judge     every expected key against the topics
 
-Runs on the wall clock of this host; the store's and the broker's are compared with it by `tocsin doctor`.
+Runs on the clock of this host; the store's and the broker's are compared with it by `tocsin doctor`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -25,17 +24,20 @@ from tocsin.loadtest import figures
 from tocsin.loadtest.figures import Event, Figures, Findings, Sample, Window
 from tocsin.loadtest.profiles import Load
 from tocsin.loadtest.timer_sender import TimerSender
-from tocsin.loadtest.topic_reader import TopicReader
+from tocsin.loadtest.topic_reader import Arrived
 from tocsin.loadtest.verdict import Judge
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.scheduler import AsyncScheduler
+from tocsin.schema.clock import Clock
 from tocsin.schema.errors import SettingsError, StoreTimeout, StoreUnavailable
-from tocsin.schema.instants import SECOND_MS
+from tocsin.schema.instants import MINUTE_MS, SECOND_MS
 from tocsin.schema.store import Settings, Store
 from tocsin.schema.timing import Timing
 
 #: Distance between two looks at the parts.
-SAMPLE_SECONDS: Final = 1.0
+SAMPLE_MS: Final = SECOND_MS
+#: Between two reads of a topic on which nothing came.
+PAUSE_MS: Final = 100
 #: Creating must be over so long before the first due: minutes are sealed ten seconds ahead.
 AHEAD_MS: Final = 12 * SECOND_MS
 
@@ -81,10 +83,11 @@ class LoadRun:
         store: opened by the caller.
         settings: of the store.
         timing: of the store.
-        reader: of the load's topic.
+        clock: this host's.
+        read: what has come on the load's topic since the last call.
         parts: the running system.
         faults: what happens to it.
-        patience_seconds: how long is waited for what is missing after the window.
+        patience_ms: how long is waited for what is missing after the window.
         screen: told how far it is.
     """
 
@@ -93,22 +96,24 @@ class LoadRun:
         load: Load,
         store: Store,
         settings: Settings,
-        reader: TopicReader,
+        read: Callable[[], Awaitable[Sequence[Arrived]]],
         *,
         timing: Timing,
+        clock: Clock,
         parts: Parts,
         faults: Sequence[Fault] = (),
-        patience_seconds: float = 60,
+        patience_ms: int = MINUTE_MS,
         screen: Screen,
     ) -> None:
         self._load = load
         self._store = store
         self._shard_ranges = settings.shard_ranges
-        self._reader = reader
+        self._read = read
+        self._clock = clock
         self._timing = timing
         self._parts = parts
         self._faults = faults
-        self._patience_seconds = patience_seconds
+        self._patience_ms = patience_ms
         self._screen = screen
         self._expected: dict[str, int] = {}
         self._judge = Judge(self._expected)
@@ -125,9 +130,9 @@ class LoadRun:
             TocsinError: a schedule could not be created, or a fault of the run could not be done.
         """
         load = self._load
-        async with AsyncScheduler(self._store, timing=self._timing) as scheduler:
+        async with AsyncScheduler(self._store, timing=self._timing, clock=self._clock) as scheduler:
             await self._create(scheduler)
-            timers = TimerSender(load, scheduler, self._expected)
+            timers = TimerSender(load, scheduler, self._expected, self._clock)
             work = [timers.run(), self._sample(), *(self._do(fault) for fault in self._faults)]
             beside = [asyncio.create_task(each) for each in work]
             try:
@@ -155,7 +160,6 @@ class LoadRun:
             settings=told,
             findings=Findings.of(
                 self._judge.verdict(tolerated=timers.tolerated),
-                foreign=self._reader.foreign_count,
                 failed_calls=len(timers.errors),
             ),
             lateness=figures.lateness_by_part(expected, first, window),
@@ -174,7 +178,7 @@ class LoadRun:
         return self._expected
 
     async def _create(self, scheduler: AsyncScheduler) -> None:
-        began = time.monotonic()
+        began = self._clock.monotonic_ms()
 
         def schedules() -> Iterator[NewSchedule]:
             for planned in self._load.schedules():
@@ -188,7 +192,7 @@ class LoadRun:
             self._screen.created(self.created_count)
             if self._until_start() < 0:
                 break
-        self._create_seconds = time.monotonic() - began
+        self._create_seconds = (self._clock.monotonic_ms() - began) / 1000
         if self._until_start() < AHEAD_MS / 1000:
             raise SettingsError(
                 f"{self.created_count:,} schedules took {self._create_seconds:.0f} s to create, and more time than was "
@@ -198,41 +202,40 @@ class LoadRun:
     async def _watch(self, beside: Sequence[asyncio.Task[None]], timers: TimerSender) -> None:
         """Read the topics until all is there, or patience ends."""
         load = self._load
-        give_up = load.end_ms / 1000 + self._patience_seconds
-        while time.time() < give_up:
-            arrived = await asyncio.to_thread(self._reader.read)
+        give_up = load.end_ms + self._patience_ms
+        while (now := self._clock.wall_ms()) < give_up:
+            arrived = await self._read()
             self._judge.hear(record.seen for record in arrived)
             for task in beside:
                 if task.done() and (error := task.exception()) is not None:
                     raise error
-            now = time.time()
-            self._screen.dispatched(len(self._judge.first), len(self._expected), load.end_ms / 1000 - now)
-            if now * 1000 > load.end_ms and not (arrived or timers.is_waiting or self._judge.missing_count()):
+            self._screen.dispatched(len(self._judge.first), len(self._expected), (load.end_ms - now) / 1000)
+            if now > load.end_ms and not (arrived or timers.is_waiting or self._judge.missing_count()):
                 return
             if not arrived:
-                await asyncio.sleep(0.1)
+                await self._clock.sleep_ms(PAUSE_MS)
 
     async def _sample(self) -> None:
-        before, before_at = self._parts.usage(), time.monotonic()
+        before, before_at = self._parts.usage(), self._clock.monotonic_ms()
         while True:
-            await asyncio.sleep(SAMPLE_SECONDS)
-            now, now_at = self._parts.usage(), time.monotonic()
+            await self._clock.sleep_ms(SAMPLE_MS)
+            now, now_at = self._parts.usage(), self._clock.monotonic_ms()
             parts = {
-                name: (max(0.0, seconds - before.get(name, (0.0, 0))[0]) / (now_at - before_at), size_bytes)
+                name: (max(0.0, seconds - before.get(name, (0.0, 0))[0]) / (now_at - before_at) * 1000, size_bytes)
                 for name, (seconds, size_bytes) in now.items()
             }
             before, before_at = now, now_at
             lag = unowned = None
             with contextlib.suppress(StoreTimeout, StoreUnavailable):
-                progress = await read_progress(self._store, self._shard_ranges, time.time_ns() // 1_000_000)
+                progress = await read_progress(self._store, self._shard_ranges, self._clock.wall_ms())
                 lag = max(each.lag_ms for each in progress) / 1000
                 unowned = sum(not each.is_owned for each in progress)
             self._samples.append(Sample(at=round(-self._until_start(), 2), lag=lag, unowned=unowned, parts=parts))
 
     async def _do(self, fault: Fault) -> None:
-        await asyncio.sleep(max(0.0, self._until_start() + fault.at_minute * 60))
+        await self._clock.sleep_ms(round(1000 * self._until_start() + fault.at_minute * MINUTE_MS))
         self._events.append(Event(at=round(-self._until_start(), 1), what=fault.what))
         await fault.do()
 
     def _until_start(self) -> float:
-        return self._load.start_ms / 1000 - time.time()
+        return (self._load.start_ms - self._clock.wall_ms()) / 1000

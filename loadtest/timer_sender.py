@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from tocsin.loadtest.profiles import Load, PlannedTimer
 from tocsin.producer.results import ChangeOutcome
 from tocsin.producer.scheduler import AsyncScheduler
+from tocsin.schema.clock import Clock
 from tocsin.schema.entries import occurrence_key
 from tocsin.schema.errors import TocsinError
 
@@ -30,10 +30,12 @@ class TimerSender:
         load: which.
         scheduler: by which client.
         expected: grows by what was sent and is not to be recalled: keys and dues.
+        clock: this host's.
     """
 
-    def __init__(self, load: Load, scheduler: AsyncScheduler, expected: dict[str, int]) -> None:
+    def __init__(self, load: Load, scheduler: AsyncScheduler, expected: dict[str, int], clock: Clock) -> None:
         self._load = load
+        self._clock = clock
         self._scheduler = scheduler
         self._expected = expected
         self._recalls: list[tuple[int, str]] = []
@@ -72,9 +74,9 @@ class TimerSender:
         """Begin the recalls of up to an instant, each at its own, and return at that instant."""
         while self._recalls and self._recalls[0][0] <= instant:
             at, key = heapq.heappop(self._recalls)
-            await _until(at)
+            await self._until(at)
             self._spawn(self._recall(key))
-        await _until(instant)
+        await self._until(instant)
 
     async def _send(self, step: Sequence[PlannedTimer]) -> None:
         planned = {_key(each): each for each in step}
@@ -97,6 +99,9 @@ class TimerSender:
         if recall.outcome is not ChangeOutcome.PREVENTED:
             self.tolerated.add(key)
 
+    async def _until(self, instant: int) -> None:
+        await self._clock.sleep_ms(max(0, instant - self._clock.wall_ms()))
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -105,7 +110,3 @@ class TimerSender:
 
 def _key(planned: PlannedTimer) -> str:
     return occurrence_key(planned.timer.timer_id, planned.due)
-
-
-async def _until(instant: int) -> None:
-    await asyncio.sleep(max(0.0, instant / 1000 - time.time()))

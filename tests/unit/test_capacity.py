@@ -52,7 +52,7 @@ def test_the_documentation_prints_the_case_of_a_billion_as_it_is_reckoned() -> N
         ({"payload_bytes": 2_000}, {"disk of occurrences", "largest partition"}),
         ({"replicas": 5}, {"disk of all", "Cassandra nodes"}),
         ({"retention_days": 14}, {"disk of occurrences"}),
-        ({"changes_per_day": 100_000_000}, {"statements, at the mean", "nodes by statements"}),
+        ({"changes_per_day": 100_000_000}, {"operations, at the mean", "nodes by operations"}),
     ],
 )
 def test_more_of_anything_needs_more(more: dict[str, Any], larger: set[str]) -> None:
