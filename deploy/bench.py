@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -25,12 +25,19 @@ from tocsin.deploy.output import Output, OutputOption, console, notes, print_jso
 from tocsin.deploy.stack import LocalStack
 from tocsin.dispatcher.publisher import Publisher
 from tocsin.dispatcher.sink import KAFKA_CLIENTS, open_publisher
-from tocsin.loadtest import bench_create, bench_dispatch, bench_publish, bench_recurrence
+from tocsin.loadtest import (
+    bench_create,
+    bench_dispatch,
+    bench_publish,
+    bench_recurrence,
+    bench_scale,
+    bench_steady,
+)
 from tocsin.schema.errors import SettingsError
 from tocsin.schema.open_store import open_store
 from tocsin.schema.store import Settings, Store
 
-Measure = Callable[[Store, Settings], Awaitable[msgspec.Struct]]
+Work = TypeVar("Work")
 
 
 class Benchmark(enum.StrEnum):
@@ -40,6 +47,10 @@ class Benchmark(enum.StrEnum):
     DISPATCH = "dispatch"
     #: Publish a herd that was read before its instant: lateness, and drain against bare produces.
     HERD = "herd"
+    #: Cost of one occurrence while ten thousand, a hundred thousand, a million others are armed.
+    SCALE = "scale"
+    #: Lateness without a herd: schedules of a short period, and runs created seconds ahead.
+    STEADY = "steady"
     #: Create schedules one by one from many callers, and by one call, against bare conditional inserts.
     CREATE = "create"
     #: Send timers singly and in packs, against bare inserts.
@@ -51,7 +62,7 @@ class Benchmark(enum.StrEnum):
 
 
 #: Occurrences, schedules or timers where no count is given.
-COUNTS = {Benchmark.CREATE: 5_000}
+COUNTS = {Benchmark.CREATE: 5_000, Benchmark.SCALE: 1_000_000, Benchmark.STEADY: 2_000}
 COUNT_DEFAULT = 100_000
 
 
@@ -63,7 +74,10 @@ def register(app: typer.Typer) -> None:
 def bench(
     what: Annotated[Benchmark, typer.Argument(help=", ".join(Benchmark), metavar="WHAT")],
     *,
-    count: Annotated[int | None, typer.Option(min=100, max=5_000_000, show_default="100000; create: 5000")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(min=100, max=5_000_000, show_default="100000; scale: 1000000; create: 5000; steady: 2000"),
+    ] = None,
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="cassandra://host1,host2", show_default="its own")
     ] = None,
@@ -74,6 +88,7 @@ def bench(
     """Measure one part, as a ratio to a bare loop over the same services in the same run.
 
     dispatch and herd: one process reads, publishes and re-arms many occurrences of one instant, late or ahead.
+    scale: what that costs while up to a million others are armed. steady: lateness without a herd.
     create and timers: schedules and timers come in. publish and next: both Kafka clients, and the rules.
     """
     count = count or COUNTS.get(what, COUNT_DEFAULT)
@@ -101,20 +116,33 @@ def _measure(what: Benchmark, store_url: str, sink_url: str, kafka_client: str, 
     if what is Benchmark.PUBLISH:
         with _working("publish"):
             return [bench_publish.measure(servers, client) for client in KAFKA_CLIENTS]
-    measure = bench_dispatch.dispatch if what is Benchmark.DISPATCH else bench_dispatch.herd_ahead
-    with bench_publish.fresh_topic(servers) as topic:
+    with bench_publish.fresh_topic(servers) as topic, bench_publish.fresh_topic(servers) as beside:
 
-        async def work(store: Store, settings: Settings) -> msgspec.Struct:
+        async def work(store: Store, settings: Settings) -> Sequence[msgspec.Struct]:
             async with _publisher(sink_url, kafka_client) as publisher:
-                return await measure(store, settings, publisher, topic=topic, count=count)
+                with_dispatcher = partial(_measure_dispatch, what, store, settings, publisher)
+                return await with_dispatcher(topic=topic, beside=beside, count=count)
 
-        return [_on_store(what.value, store_url, work)]
+        return _on_store(what.value, store_url, work)
 
 
-def _on_store(name: str, store_url: str, measure: Measure) -> msgspec.Struct:
+async def _measure_dispatch(
+    what: Benchmark, store: Store, settings: Settings, publisher: Publisher, *, topic: str, beside: str, count: int
+) -> Sequence[msgspec.Struct]:
+    if what is Benchmark.STEADY:
+        steady = await bench_steady.steady(store, settings, publisher, topic=topic, count=count)
+        return [steady, await bench_steady.created(store, settings, publisher, topic=beside)]
+    if what is Benchmark.SCALE:
+        return [cost async for cost in bench_scale.scale(store, settings, publisher, topic=topic, count=count)]
+    if what is Benchmark.DISPATCH:
+        return [await bench_dispatch.dispatch(store, settings, publisher, topic=topic, count=count)]
+    return [await bench_dispatch.herd_ahead(store, settings, publisher, topic=topic, beside=beside, count=count)]
+
+
+def _on_store(name: str, store_url: str, measure: Callable[[Store, Settings], Awaitable[Work]]) -> Work:
     """Measure on a keyspace of its own."""
 
-    async def work() -> msgspec.Struct:
+    async def work() -> Work:
         store = open_store(f"{store_url}/bench_{uuid.uuid4().hex[:8]}", create=True, replication=1)
         try:
             return await measure(store, await store.open())
