@@ -84,12 +84,12 @@ class Dispatch:
         rearms: list[tuple[Flight, Placement]] = []
         while flights:
             failing = {
-                id(flight.item): flight.item
+                id(flight.item)
                 for flight, outcome in zip(flights, outcomes, strict=True)
-                if outcome in {Outcome.TOPIC_FAILING, Outcome.UNKNOWN_TOPIC}
+                if outcome is Outcome.TOPIC_FAILING or outcome is Outcome.UNKNOWN_TOPIC
             }
             again: list[Flight] = []
-            async with self._services.load.rearms:
+            async with self._services.load.turns:
                 due_by = min(self._near_read(), self._services.store_clock.now_ms())
                 for flight, outcome in zip(flights, outcomes, strict=True):
                     if outcome is Outcome.ACKED and flight.follow and id(flight.item) not in failing:
@@ -193,10 +193,11 @@ class Dispatch:
 
     async def _publish_plain(self, batch: Sequence[Item]) -> tuple[list[Flight], list[Outcome]]:
         """The short way. In a herd each occurrence pays for all before it, so nothing is made here but the call."""
-        outcomes = await self._hand_over([item.record for item in batch if item.record is not None])
+        records = [item.record for item in batch if item.record is not None]
+        outcomes = await self._hand_over(records)
         all_acked = outcomes.count(Outcome.ACKED) == len(batch)
         if all_acked:
-            self._acknowledged(batch[0].record.topic if batch[0].record else "", [item.entry for item in batch])
+            self._acknowledged(records[0].topic, [item.entry for item in batch])
             await self._services.load.herd_is_out()
         flights = [Flight(item, item.spec, item.entry, acked=all_acked) for item in batch if item.spec is not None]
         if all_acked:

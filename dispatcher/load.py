@@ -28,8 +28,8 @@ class Load:
     def __init__(self) -> None:
         #: Entries, records and their places in memory; an estimate, see waiting.py.
         self.size_bytes = 0
-        #: Re-arms of whole batches are computed in turn.
-        self.rearms = Turns()
+        #: What takes milliseconds and comes in hundreds: preparing what was read, computing what follows a batch.
+        self.turns = Turns()
         self._publishing = 0
         self._calm = asyncio.Event()
         self._calm.set()

@@ -33,7 +33,7 @@ from tocsin.dispatcher.dispatch import Dispatch
 from tocsin.dispatcher.flight import cached_spec, is_plain
 from tocsin.dispatcher.giving_up import give_up_entry
 from tocsin.dispatcher.lately import identity
-from tocsin.dispatcher.reading import Reader
+from tocsin.dispatcher.reading import Reader, in_stretches
 from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Verifier
@@ -45,6 +45,8 @@ from tocsin.schema.store import Frontier, PlacedMarker
 
 #: Items of one publish batch: large enough to amortise a re-arm's writes, small enough to finish early.
 BATCH_MAX = 500
+#: Entries that are prepared in one go, a few milliseconds' work; then others have their turn.
+TAKEN_AT_ONCE = 400
 #: Entries of a range in memory beyond which old minutes are read no further until some are dispatched.
 BACKLOG_MAX = 2_000
 
@@ -213,8 +215,9 @@ class RangeOwner:
 
     async def _read_minutes(self, after: int, through: int, *, sealed_at: int, most_waiting: int | None) -> None:
         async for packs in self._reader.buckets(Level.MINUTE, after, through):
-            entries = ((entry.due, entry) for _, decoded in packs for entry in decoded)
-            self._take(entries, after, sealed_at)
+            for some in in_stretches(packs, TAKEN_AT_ONCE):
+                async with self._services.load.turns:
+                    self._take(((entry.due, entry) for entry in some), after, sealed_at)
             self._release()
             while not self._has_room(most_waiting) and self._goes_on():
                 self._services.load.want_room()

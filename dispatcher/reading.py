@@ -9,7 +9,7 @@ not ours to judge: UnknownFormat reaches whoever owns the range, who gives it ba
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 
 from tocsin.dispatcher.giving_up import give_up
@@ -21,6 +21,18 @@ from tocsin.schema.store import PackRow, PlacedMarker
 
 #: The entries of a pack, and the position at which it was read.
 DecodedPack = tuple[int, list[Entry]]
+
+
+def in_stretches(packs: Iterable[DecodedPack], size: int) -> Iterator[list[Entry]]:
+    """The entries of these packs, at least so many at a time, but for the last; a pack stays whole."""
+    stretch: list[Entry] = []
+    for _, decoded in packs:
+        stretch += decoded
+        if len(stretch) >= size:
+            yield stretch
+            stretch = []
+    if stretch:
+        yield stretch
 
 
 class Reader:

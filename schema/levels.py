@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -37,6 +38,9 @@ class Level(enum.Enum):
     FAR = "far"
     MINUTE = "minute"
     NEAR = "near"
+
+    # Members are single, so identity serves; Enum's own is Python code, and every bucket that is hashed runs it.
+    __hash__ = object.__hash__
 
     @property
     def below(self) -> Level:
@@ -57,6 +61,7 @@ class Bucket(NamedTuple):
     sub: int
 
 
+@lru_cache(maxsize=16_384)
 def hash32(schedule_id: str) -> int:
     """Where an id lies in the hash space: the first four bytes of blake2b, the same on every host and in every release.
 

@@ -273,6 +273,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "                if flight:\n",
     ),
     _mutant(
+        "a batch counts as acknowledged, whatever the broker says",
+        DISPATCH,
+        "all_acked = outcomes.count(Outcome.ACKED) == len(batch)",
+        "all_acked = True",
+    ),
+    _mutant(
         "a chain that meets itself goes on twice",
         DISPATCH,
         "        if found is not None and found is not item:\n"
