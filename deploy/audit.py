@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     *,
-    rate: Annotated[int, typer.Option(min=1, help="Schedules a second at most.")] = 2000,
+    rate: Annotated[int, typer.Option(metavar="N", min=1, help="Schedules a second at most.")] = 2000,
     zone: Annotated[
         str | None,
         typer.Option(help="Only schedules on this zone's clock, and move each to what its rules say now."),

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def show(
     minute: Annotated[str, typer.Argument(metavar="MINUTE", help="2026-12-01T10:00Z, or +5m from now.")],
     *,
-    limit: Annotated[int, typer.Option(min=1, help="Entries shown.")] = SHOWN_MAX,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Entries shown.")] = SHOWN_MAX,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def pause(
     schedule_id: IdArgument,
     *,
-    note: Annotated[str, typer.Option(help="Why.")] = "",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -43,7 +43,12 @@ def resume(
     *,
     resume_from: Annotated[
         str | None,
-        typer.Option("--from", help="What lies between it and now was missed; --catch-up decides.", show_default="now"),
+        typer.Option(
+            "--from",
+            metavar="INSTANT",
+            help="What lies between it and now was missed; --catch-up decides.",
+            show_default="now",
+        ),
     ] = None,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,

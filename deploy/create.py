@@ -73,14 +73,14 @@ def create(
     partition_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Decides the partition.", show_default="the id")
     ] = None,
-    start: Annotated[str | None, typer.Option(metavar="T", help="No occurrence before it.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="T", help="No occurrence after it.")] = None,
+    start: Annotated[str | None, typer.Option(metavar="INSTANT", help="No occurrence before it.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="INSTANT", help="No occurrence after it.")] = None,
     max_runs: Annotated[int | None, typer.Option(metavar="N", help="How many occurrences in all.")] = None,
-    jitter: Annotated[str, typer.Option(metavar="TIME", help="Later by up to this.")] = "0s",
+    jitter: Annotated[str, typer.Option(metavar="DURATION", help="Later by up to this.")] = "0s",
     catch_up: CatchUpOption = CatchUp.LATEST,
     max_catch_up: Annotated[int, typer.Option(metavar="N", help="At most so many under all.")] = 1000,
     expires_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Later than this is never dispatched.")
+        str | None, typer.Option(metavar="DURATION", help="Later than this is never dispatched.")
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option(metavar="CALENDAR", help="Not on its dates; repeat it.")] = None,
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose it is.")] = "default",

@@ -18,7 +18,7 @@ from tocsin.schema.instants import to_datetime
 from tocsin.schema.lifetimes import DEAD_LETTER_MS
 from tocsin.schema.store import DeadLetter
 
-ReasonOption = Annotated[str | None, typer.Option(help="Only those: too_large, unknown_topic …")]
+ReasonOption = Annotated[str | None, typer.Option(metavar="REASON", help="Only those: too_large, unknown_topic …")]
 
 
 def register(app: typer.Typer) -> None:

@@ -44,7 +44,7 @@ def dispatch(
     store: StoreOption = None,
     sink: SinkOption = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=256, help="Dispatchers beside each other.", show_default="1")
+        int | None, typer.Option(metavar="N", min=1, max=256, help="Dispatchers beside each other.", show_default="1")
     ] = None,
     metrics: Annotated[
         str | None,

@@ -16,7 +16,7 @@ from tocsin.deploy.scheduling import with_scheduler
 from tocsin.dispatcher.publisher_lines import printable
 
 RequestOption = Annotated[
-    str | None, typer.Option("--request", help="The same one twice is one run.", show_default="fresh")
+    str | None, typer.Option("--request", metavar="ID", help="The same one twice is one run.", show_default="fresh")
 ]
 
 
@@ -44,9 +44,9 @@ def trigger(
 def backfill(
     schedule_id: IdArgument,
     *,
-    start: Annotated[str, typer.Option("--from", metavar="WHEN", help="Inclusive: 2026-11-30T10:00Z.")],
-    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Exclusive.")],
-    per_second: Annotated[int, typer.Option(help="Occurrences a second at most.")] = 100,
+    start: Annotated[str, typer.Option("--from", metavar="INSTANT", help="Inclusive: 2026-11-30T10:00Z.")],
+    end: Annotated[str, typer.Option("--to", metavar="INSTANT", help="Exclusive.")],
+    per_second: Annotated[int, typer.Option(metavar="N", help="Occurrences a second at most.")] = 100,
     request_id: RequestOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     store: StoreOption = None,

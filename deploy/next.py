@@ -59,13 +59,15 @@ def next_command(
     monthly: MonthlyOption = None,
     yearly: YearlyOption = None,
     tz: ZoneOption = "UTC",
-    start: Annotated[str | None, typer.Option("--from", help="An instant with its offset; now if absent.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="How many occurrences.")] = 5,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="INSTANT", help="An instant with its offset; now if absent.")
+    ] = None,
+    count: Annotated[int, typer.Option(metavar="N", min=1, max=COUNT_MAX, help="How many occurrences.")] = 5,
     gap: GapOption = Gap.SKIP,
     overlap: OverlapOption = Overlap.FIRST,
     dialect: DialectOption = DialectName.UNIX,
     day_match: DayMatchOption = DayMatchName.EITHER,
-    schedule_id: Annotated[str, typer.Option(help="The id that H is hashed from.")] = "example",
+    schedule_id: Annotated[str, typer.Option(metavar="ID", help="The id that H is hashed from.")] = "example",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show when a rule will run, in its zone and in UTC.

@@ -41,10 +41,10 @@ def occurrences(
     schedule_id: IdArgument,
     *,
     since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="-2d ago, or an instant.", show_default="an hour ago")
+        str | None, typer.Option(metavar="INSTANT", help="-2d ago, or an instant.", show_default="an hour ago")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Exclusive; +1h from now.", show_default="the next one")
+        str | None, typer.Option(metavar="INSTANT", help="Exclusive; +1h from now.", show_default="the next one")
     ] = None,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,

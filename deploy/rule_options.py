@@ -29,10 +29,10 @@ _PANEL = "When"
 
 AtOption = Annotated[
     str | None,
-    typer.Option(metavar="T", help="Once: 2026-12-24T18:00+01:00, or +10m from now.", rich_help_panel=_PANEL),
+    typer.Option(metavar="INSTANT", help="Once: 2026-12-24T18:00+01:00, or +10m from now.", rich_help_panel=_PANEL),
 ]
 EveryOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Elapsed time: 5s, 90m, 1h30m.", rich_help_panel=_PANEL)
+    str | None, typer.Option(metavar="DURATION", help="Elapsed time: 5s, 90m, 1h30m.", rich_help_panel=_PANEL)
 ]
 DailyOption = Annotated[str | None, typer.Option(metavar="RULE", help="A time: 09:00.", rich_help_panel=_PANEL)]
 WeeklyOption = Annotated[

@@ -24,12 +24,13 @@ def register(app: typer.Typer) -> None:
 
 def send(
     *,
-    at: Annotated[str, typer.Option(metavar="WHEN", help="2026-12-24T18:00+01:00, or +10m from now.")],
-    topic: Annotated[str, typer.Option(help="Where it goes.")],
-    payload: Annotated[str, typer.Option(metavar="TEXT|@FILE|-", help="What it carries.")] = "",
-    header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be repeated.")] = None,
+    at: Annotated[str, typer.Option(metavar="INSTANT", help="2026-12-24T18:00+01:00, or +10m from now.")],
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where it goes.")],
+    payload: Annotated[str, typer.Option(metavar="WHAT", help="Text, @file, or - for standard input.")] = "",
+    header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A header; repeat it for more.")] = None,
     timer_id: Annotated[
-        str | None, typer.Option("--id", help="Sent twice with one id and instant, it is one.", show_default="fresh")
+        str | None,
+        typer.Option("--id", metavar="ID", help="Sent twice with one id and instant, it is one.", show_default="fresh"),
     ] = None,
     store: StoreOption = None,
     output: OutputOption = Output.TABLE,

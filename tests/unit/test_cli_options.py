@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
@@ -104,3 +107,58 @@ def test_a_header_without_value_or_twice_is_refused(texts: list[str]) -> None:
 @pytest.mark.parametrize("text", ["5s", "1h30m", "500ms", "2d", "1d1h1m1s1ms"])
 def test_durations_are_shown_as_they_are_typed(text: str) -> None:
     assert span(read_duration("jitter", text)) == text
+
+
+#: The verbs that are promised for schedules, timers and what dispatches them.
+VERBS = (
+    *("demo", "dev", "up", "down", "init", "next", "create", "create-many", "send", "recall", "get", "list"),
+    *("update", "pause", "resume", "cancel", "trigger", "backfill", "upcoming", "occurrences", "apply"),
+    *("import-crontab", "dispatch", "status", "bucket", "dead-letters", "audit", "calendar", "bench"),
+)
+#: One word for what an option takes, whichever command it is of.
+WORDS = {
+    **dict.fromkeys(("--at", "--from", "--to", "--since", "--until", "--start"), "INSTANT"),
+    **dict.fromkeys(("--jitter", "--expires-after", "--every"), "DURATION"),
+    **dict.fromkeys(("--count", "--limit", "--per-second", "--max-runs"), "N"),
+    "--topic": "TOPIC",
+    "--payload": "WHAT",
+    "--header": "K=V",
+    "--tz": "ZONE",
+    "--store": "URL",
+    "--output": "FORM",
+}
+
+
+def test_every_verb_that_is_promised_is_there() -> None:
+    assert set(VERBS) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in {"up", "bench"}])
+def test_an_option_takes_what_it_takes_under_one_word_everywhere(verb: str) -> None:
+    command = get_command(application()).commands[verb]  # type: ignore[attr-defined]
+    for each in getattr(command, "commands", {verb: command}).values():
+        shown = {name: option.metavar for option in each.params for name in option.opts if name in WORDS}
+        assert shown == {name: WORDS[name] for name in shown}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell: str, tmp_path: Path) -> None:
+    """As a shell asks it: the script first, then the words that can follow."""
+    told = ask_completion(tmp_path, shell=shell)
+    assert "_TOCSIN_COMPLETE" in told
+    if shell == "bash":
+        words = ask_completion(tmp_path, words="tocsin up", word=1)
+        assert {"up", "update", "upcoming"} <= set(words.split())
+
+
+def ask_completion(folder: Path, *, shell: str = "bash", words: str = "", word: int | None = None) -> str:
+    environment = {**os.environ, "HOME": str(folder)}
+    command = [sys.executable, "-m", "tocsin.deploy.main"]
+    if word is None:
+        environment["_TOCSIN_COMPLETE"] = f"source_{shell}"
+    else:
+        environment |= {"_TOCSIN_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(word)}
+    answer = subprocess.run(
+        command, check=False, env=environment, cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    return answer.stdout
