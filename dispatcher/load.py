@@ -5,7 +5,7 @@ Memory is bounded by bytes. Reading ahead stops at the bound, and what was not r
 Re-arming is off the lateness path. While a herd is on its way to the sink, what follows those that have arrived can
 wait: each re-arm costs as much processor time as a publish, and would be paid for by the occurrences behind it. It
 waits no longer than `REARM_WAITS_MS_MAX`, for a schedule of short period is due again soon; and not at all once reading
-waits for memory, which only re-arms give back.
+waits for memory, which only re-arms give back, or a range is to be handed over, for which they must be finished.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Load:
         """Whether more may be read ahead."""
         return self.size_bytes <= WAITING_BYTES_MAX
 
-    def want_room(self) -> None:
-        """Reading waits for memory: re-arms must not wait for anything."""
+    def rearm_now(self) -> None:
+        """Reading waits for memory, or a range is to be handed over: re-arms must not wait for anything."""
         self._calm.set()
 
     def publishing(self, count: int) -> None:

@@ -127,6 +127,7 @@ class RangeOwner:
     def stop(self) -> None:
         """A planned stop: read and publish nothing new; `run` returns once what is under way is finished."""
         self._dispatch.stopping = True
+        self._services.load.rearm_now()
         self._wake.set()
 
     async def write_committed(self) -> None:
@@ -220,7 +221,7 @@ class RangeOwner:
                     self._take(((entry.due, entry) for entry in some), after, sealed_at)
             self._release()
             while not self._has_room(most_waiting) and self._goes_on():
-                self._services.load.want_room()
+                self._services.load.rearm_now()
                 await self._pause(self._timing.tick_ms_min)
 
     def _has_room(self, most_waiting: int | None) -> bool:

@@ -295,7 +295,8 @@ class Waiting:
 
     def is_ended(self, schedule_id: str, version: int, scheduled_for: int) -> bool:
         """Whether a marker has ended this occurrence."""
-        return any(marker.ends(version, scheduled_for) for marker in self._markers.get(schedule_id, ()))
+        markers = self._markers.get(schedule_id)
+        return markers is not None and any(marker.ends(version, scheduled_for) for marker in markers)
 
     def end_of(self, item: Item) -> int:
         """The item's version owns nominal times below this only."""

@@ -45,7 +45,7 @@ async def test_who_reads_and_has_no_room_lets_rearms_go_at_once() -> None:
     rearm = asyncio.ensure_future(load.herd_is_out())
     await asyncio.sleep(0)
     load.size_bytes = WAITING_BYTES_MAX + 1
-    load.want_room()
+    load.rearm_now()
     await asyncio.wait_for(rearm, 1)
     load.publishing(1)
     assert not await is_waiting(load)
