@@ -80,7 +80,7 @@ class NewSchedule:
         for name in ("content_type", "partition_key", "definition"):
             _check_text(name, getattr(self, name), length_max=1024, optional=True)
         _check_text("tenant", self.tenant, length_max=128)
-        _check_text("note", self.note, length_max=4096, printable=False)
+        check_note(self.note)
         _check_duration("jitter", self.jitter, timedelta(0), JITTER_MAX)
         if self.expires_after is not None:
             _check_duration("expires_after", self.expires_after, timedelta(milliseconds=1), timedelta(days=366))
@@ -202,9 +202,20 @@ def encoded(spec: Spec) -> bytes:
         raise InvalidSchedule("spec", None, f"cannot be written as JSON text: {error}") from error
 
 
-def check_schedule_id(schedule_id: Any) -> None:
+def check_schedule_id(schedule_id: Any, *, field: str = "schedule_id") -> None:
     """Refuse what is not 1–255 printable characters."""
-    _check_text("schedule_id", schedule_id, length_max=SCHEDULE_ID_LENGTH_MAX)
+    _check_text(field, schedule_id, length_max=SCHEDULE_ID_LENGTH_MAX)
+
+
+def check_note(note: Any) -> None:
+    """Refuse what is no text, or one longer than 4,096 characters."""
+    _check_text("note", note, length_max=4096, printable=False)
+
+
+def check_version(version: Any) -> None:
+    """Refuse what cannot be the version of a schedule."""
+    if version is not None and type(version) is not int:
+        raise InvalidSchedule("expected_version", version, f"must be a whole number, not {type(version).__name__}")
 
 
 def check_name(field: str, name: Any) -> None:

@@ -182,8 +182,8 @@ def count_planned(row: ScheduleRow, window: tuple[int, int], per_second: int, no
         raise InvalidSchedule("end", end, "must lie after start")
     if end > now:
         raise InvalidSchedule("end", end, "lies in the future; what is to come runs by the rule itself")
-    if not 1 <= per_second <= PER_SECOND_MAX:
-        raise InvalidSchedule("per_second", per_second, f"must lie between 1 and {PER_SECOND_MAX}")
+    if type(per_second) is not int or not 1 <= per_second <= PER_SECOND_MAX:
+        raise InvalidSchedule("per_second", per_second, f"must be a whole number from 1 to {PER_SECOND_MAX}")
     count = 0
     for count, _ in enumerate(decode_spec(row.spec).nominal_times(start, end), 1):
         if count > BACKFILL_MAX:

@@ -15,7 +15,15 @@ from typing import Any
 from tocsin.producer.apply import ApplyResult, declared_set, owned_rows, result_of_steps, rows_of, steps_to, take_steps
 from tocsin.producer.calendars import Calendar, write_calendar
 from tocsin.producer.change import Committed, Origin, Wish
-from tocsin.producer.definition import NewSchedule, check_schedule_id, check_topic, instant_of, names_of
+from tocsin.producer.definition import (
+    NewSchedule,
+    check_note,
+    check_schedule_id,
+    check_topic,
+    check_version,
+    instant_of,
+    names_of,
+)
 from tocsin.producer.extra_runs import Backfill, BackfillTerms, check_request_id, count_planned, require_living
 from tocsin.producer.inquiries import Inquiries
 from tocsin.producer.many import CreateResult, in_order, result_of
@@ -128,6 +136,7 @@ class AsyncScheduler(Inquiries):
             VersionConflict: somebody else changed it first.
         """
         check_schedule_id(schedule_id)
+        check_version(expected_version)
         if "topic" in changes:
             check_topic(changes["topic"])
             self._topics.require(changes["topic"])
@@ -140,6 +149,7 @@ class AsyncScheduler(Inquiries):
     async def pause(self, schedule_id: str, *, note: str = "") -> Change:
         """Stop a schedule until it is resumed; everything pending is dropped."""
         check_schedule_id(schedule_id)
+        check_note(note)
         return await self._change(schedule_id, Pause(schedule_id, note))
 
     async def resume(self, schedule_id: str, *, resume_from: datetime | None = None) -> Change:

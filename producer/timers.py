@@ -49,6 +49,7 @@ class NewTimer:
 
     def entry(self, now: int, grace_ms: int) -> Entry:
         """The entry it becomes. Raises InstantInPast where it lies more than `grace_ms` before now (ms UTC)."""
+        check_schedule_id(self.timer_id, field="timer_id")
         definition = NewSchedule(
             schedule_id=self.timer_id,
             recurrence=Once(self.at),

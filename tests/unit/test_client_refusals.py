@@ -22,6 +22,7 @@ from tocsin import (
     NewSchedule,
     Once,
     PayloadTooLarge,
+    Scheduler,
 )
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.open_store import open_store
@@ -238,3 +239,94 @@ async def test_a_bad_item_is_refused_before_many_are_created(store: ScriptedStor
             pass
 
     assert (await refused(store, create)).field == "topic"
+
+
+# Calls beside create and update, on both clients
+
+Call = Callable[[Any], Any]
+
+
+def _backfill(**arguments: Any) -> Call:
+    window = {"start": START - timedelta(hours=2), "end": START - timedelta(minutes=1)}
+    return lambda scheduler: scheduler.backfill("there", **(window | arguments))
+
+
+def _apply(*ids: str | None, **fields: Any) -> Call:
+    declared = [NewSchedule(schedule_id=each, recurrence=HOURLY, topic="t", **fields) for each in ids]
+    return lambda scheduler: scheduler.apply(declared, owner="mine")
+
+
+def _send(**arguments: Any) -> Call:
+    timer = {"at": START + timedelta(hours=1), "timer_id": "timer"} | arguments
+    topic = timer.pop("topic", "t")
+    return lambda scheduler: scheduler.send_at(topic, **timer)
+
+
+BAD_CALLS: dict[str, tuple[Call, str]] = {
+    "backfill from no zone": (_backfill(start=NAIVE), "start"),
+    "backfill from a text": (_backfill(start="yesterday"), "start"),
+    "backfill to no zone": (_backfill(end=NAIVE), "end"),
+    "backfill backwards": (_backfill(start=START, end=START - timedelta(hours=1)), "end"),
+    "backfill of nothing": (_backfill(start=START), "end"),
+    "backfill of the future": (_backfill(end=START + timedelta(hours=1)), "end"),
+    "backfill at no rate": (_backfill(per_second=0), "per_second"),
+    "backfill too fast": (_backfill(per_second=10**6), "per_second"),
+    "backfill at a rate that is no number": (_backfill(per_second="fast"), "per_second"),
+    "backfill at half a rate": (_backfill(per_second=0.5), "per_second"),
+    "backfill of ten million": (
+        lambda scheduler: scheduler.backfill("fast", START - timedelta(days=120), START - timedelta(minutes=1)),
+        "start",
+    ),
+    "apply of one id twice": (_apply("a", "b", "a"), "schedule_id"),
+    "apply without an id": (_apply("a", None), "schedule_id"),
+    "apply of what is somebody else's": (_apply("there"), "schedule_id"),
+    "apply of a number of runs": (_apply("a", max_runs=3), "max_runs"),
+    "apply with another owner": (_apply("a", tags=["owner:theirs"]), "tags"),
+    "apply of no owner": (lambda scheduler: scheduler.apply([], owner=""), "owner"),
+    "apply of an owner that is no text": (lambda scheduler: scheduler.apply([], owner=7), "owner"),
+    "send at no zone": (_send(at=NAIVE), "at"),
+    "send at a text": (_send(at="soon"), "at"),
+    "send into the past": (_send(at=START - timedelta(hours=1)), "at"),
+    "send to no topic": (_send(topic="no topic"), "topic"),
+    "send a text": (_send(payload="text"), "payload"),
+    "send too much": (_send(payload=b"x" * (64 * 1024 + 1)), "payload"),
+    "send under no id": (_send(timer_id="a\nb"), "timer_id"),
+    "send headers of ours": (_send(headers={"ce_id": "x"}), "headers"),
+    "send for no tenant": (_send(tenant=""), "tenant"),
+    "send what is expired at once": (_send(expires_after=timedelta(0)), "expires_after"),
+    "send what is unknown": (_send(colour="red"), "definition"),
+    "a calendar without a name": (lambda scheduler: scheduler.set_calendar("", []), "calendar"),
+    "a calendar of a text": (lambda scheduler: scheduler.set_calendar("off", "2036-01-01"), "dates"),
+    "a calendar of instants": (lambda scheduler: scheduler.set_calendar("off", [START]), "dates"),
+    "a calendar of numbers": (lambda scheduler: scheduler.set_calendar("off", [7]), "dates"),
+    "update at a version that is none": (
+        lambda scheduler: scheduler.update("there", expected_version="1", note="n"),
+        "expected_version",
+    ),
+    "pause with a note that is none": (lambda scheduler: scheduler.pause("there", note=7), "note"),
+    "pause with a note too long": (lambda scheduler: scheduler.pause("there", note="x" * 4097), "note"),
+    "create what is unknown": (lambda scheduler: scheduler.create("s", HOURLY, topic="t", colour="red"), "definition"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+async def test_a_bad_argument_is_refused_by_its_field_before_anything_is_written(
+    store: ScriptedStore, scheduler: AsyncScheduler, name: str
+) -> None:
+    call, field = BAD_CALLS[name]
+    await scheduler.create("fast", Every(timedelta(seconds=1), anchor=START - timedelta(days=200)), topic="t")
+    assert (await refused(store, lambda: call(scheduler))).field == field
+
+
+def test_the_synchronous_client_refuses_the_same() -> None:
+    clock = ManualClock()
+    store = ScriptedStore(open_store("sqlite:///:memory:", clock=clock, create=True))
+    with Scheduler(store, clock=clock) as scheduler:  # type: ignore[arg-type]
+        scheduler.create("there", HOURLY, topic="t", start=START)
+        scheduler.create("fast", Every(timedelta(seconds=1), anchor=START - timedelta(days=200)), topic="t")
+        written = sum(name in WRITES for name in store.made)
+        for call, field in BAD_CALLS.values():
+            with pytest.raises(InvalidSchedule) as error:
+                call(scheduler)
+            assert (error.value.field, bool(error.value.reason)) == (field, True)
+        assert sum(name in WRITES for name in store.made) == written

@@ -60,7 +60,7 @@ async def test_a_timer_long_past_is_refused_and_nothing_written(world: World) ->
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"timer_id": ""}, "schedule_id"),
+        ({"timer_id": ""}, "timer_id"),
         ({"topic": "no spaces"}, "topic"),
         ({"payload": "text"}, "payload"),
         ({"at": datetime(2026, 12, 1)}, "at"),  # noqa: DTZ001 — naive on purpose
