@@ -81,10 +81,11 @@ def following(
 ) -> tuple[int | None, int]:
     """The nominal time to arm after a missed one, and how many were skipped on the way; None: the chain ends.
 
-    `counted`: the missed one has just been dispatched, and so may stand for others.
+    `counted`: it has just been dispatched, and so may stand for others; unless it is only late, not missed.
     """
     nominal = spec.next_after(scheduled_for)
-    if spec.catch_up in {CatchUp.ALL, CatchUp.LATEST} or (spec.catch_up is CatchUp.EARLIEST and not counted):
+    stands = counted and horizon.now - spec.due_of(schedule_id, scheduled_for) > horizon.grace_ms
+    if spec.catch_up in {CatchUp.ALL, CatchUp.LATEST} or (spec.catch_up is CatchUp.EARLIEST and not stands):
         return nominal, 0
     # `skip` goes on with the first one that is late but not missed, `earliest` with the first one still to come.
     skip_through = horizon.now - horizon.grace_ms - 1 if spec.catch_up is CatchUp.SKIP else horizon.now

@@ -116,7 +116,7 @@ class History:
     markers: list[tuple[int, int, Marker]] = field(default_factory=list)
     disturbances: list[Disturbance] = field(default_factory=list)
     leases: list[tuple[float, Lease]] = field(default_factory=list)
-    #: Schedules of which an audit or a repeated call may have armed a second entry.
+    #: Schedules of which an audit, or a call that found its result in place, may have armed a second entry.
     doubled: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     #: Whether nodes let packs go in this run.
@@ -190,6 +190,9 @@ class History:
         self.note(f"{delivery.process} {word} {key} v{delivery.version}, due {delivery.due}{arrived}")
 
     def promised(self, promise: Acknowledged) -> None:
+        version = promise.schedule_id, promise.version
+        if any((each.schedule_id, each.version) == version for each in self.acknowledged):
+            self.doubled.add(promise.schedule_id)
         self.acknowledged.append(promise)
         word = " (prevented)" if promise.prevented else ""
         self.note(f"{current_process()} has {promise.operation} of {promise.schedule_id} v{promise.version}{word}")

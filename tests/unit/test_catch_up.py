@@ -185,12 +185,13 @@ def test_what_is_owed_is_dispatched_or_skipped_and_the_chain_goes_on_right_after
     assert dispatched == sorted(set(dispatched) & set(owed))
     if len(owed) > 1 or spec.catch_up is not CatchUp.SKIP:
         late = [nominal for nominal in owed if now - spec.due_of("s", nominal) <= GRACE_MS and nominal != first]
+        missed = now - spec.due_of("s", first) > GRACE_MS
         assert (
             dispatched
             == {
                 CatchUp.LATEST: owed[-1:],
                 CatchUp.ALL: owed[-spec.max_catch_up :],
-                CatchUp.EARLIEST: owed[:1],
+                CatchUp.EARLIEST: owed[:1] if missed else owed,
                 CatchUp.SKIP: late,
             }[spec.catch_up]
         )
@@ -200,6 +201,11 @@ def test_what_went_out_before_the_outage_is_not_the_earliest_missed_one() -> Non
     spec = every(timedelta(minutes=10), catch_up=CatchUp.EARLIEST)
     assert following(spec, "s", at(0), back_at(at(25)), counted=False) == (at(10), 0)
     assert following(spec, "s", at(10), back_at(at(25)), counted=True) == (at(30), 1)
+
+
+def test_one_that_is_late_and_not_missed_stands_for_nobody() -> None:
+    spec = every(timedelta(seconds=10), catch_up=CatchUp.EARLIEST)
+    assert following(spec, "s", at(0), back_at(at(1)), counted=True) == (at(0) + 10 * SECOND_MS, 0)
 
 
 HOLIDAYS = frozenset({date(2026, 12, 1), date(2026, 12, 2)})
