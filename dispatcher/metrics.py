@@ -42,9 +42,12 @@ from tocsin.dispatcher.forecast import Forecast
 from tocsin.dispatcher.herds import Herds
 from tocsin.dispatcher.histogram import Histogram
 from tocsin.dispatcher.progress import RangeProgress
+from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.setbacks import Setbacks
+from tocsin.dispatcher.verification import Answer
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.instants import HOUR_MS, MINUTE_MS
+from tocsin.schema.levels import Level
 
 #: Upper bounds in milliseconds; what is slower counts as +Inf.
 LATENESS_BUCKETS_MS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
@@ -63,6 +66,15 @@ _COUNTED: Final = (
 )
 
 
+#: Series that are there with 0 from the beginning: a counter that appears with 1 has not risen, for Prometheus.
+_FROM_ZERO: Final = {
+    "skipped": ("missed", "expired", "excluded"),
+    "verify": tuple(answer.value for answer in Answer),
+    "demoted": tuple(level.value for level in Level),
+    "dead_letters": ("undecodable", *(outcome.value for outcome in Outcome if outcome.permanent)),
+}
+
+
 class Metrics(Collector):
     """An Observer that counts, and a Collector of what it counted."""
 
@@ -75,7 +87,9 @@ class Metrics(Collector):
         self._setbacks = Setbacks()
         self._topics: set[str] = set()
         self._dispatched: Counter[tuple[str, int]] = Counter()
-        self._counted: dict[str, Counter[str]] = {name: Counter() for name, _, _ in _COUNTED}
+        self._counted: dict[str, Counter[str]] = {
+            name: Counter(dict.fromkeys(_FROM_ZERO.get(name, ()), 0)) for name, _, _ in _COUNTED
+        }
         self._owned: dict[int, int] = {}
         self._lost_count = 0
         self._progress: Sequence[RangeProgress] = ()

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tocsin.dispatcher.metrics import LATENESS_BUCKETS_MS, OTHER, TOP_OF_HOUR, TOPICS_MAX, Metrics
 from tocsin.dispatcher.progress import RangeProgress
+from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.setbacks import FORGOTTEN_AFTER_MS
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.instants import HOUR_MS, MINUTE_MS
@@ -81,6 +82,18 @@ def test_what_is_skipped_verified_buried_and_troubled_is_counted_by_reason(
     assert value("tocsin_verify_total", {"result": "counts"}) == 1
     assert value("tocsin_dead_letters_total", {"reason": "too_large"}) == 1
     assert value("tocsin_troubles_total", {"action": "heartbeat_failed"}) == 1
+
+
+def test_what_may_come_stands_at_zero_before_it_does(registry: CollectorRegistry) -> None:
+    """Else the first dead letter of all would be no increase, and no alert."""
+    value = registry.get_sample_value
+    for outcome in Outcome:
+        expected = 0 if outcome.permanent else None
+        assert value("tocsin_dead_letters_total", {"reason": outcome.value}) == expected
+    assert value("tocsin_dead_letters_total", {"reason": "undecodable"}) == 0
+    assert value("tocsin_skipped_total", {"reason": "missed"}) == 0
+    assert value("tocsin_demoted_total", {"level": "near"}) == 0
+    assert value("tocsin_verify_total", {"result": "dropped"}) == 0
 
 
 def test_a_range_taken_again_is_not_lost_by_news_of_its_former_epoch(
