@@ -37,6 +37,8 @@ from tocsin.schema.store import Store
 #: How long a dispatcher has to answer a scrape, and to stop.
 SCRAPE_SECONDS: Final = 5
 STOP_SECONDS: Final = 15
+#: Gauges with these endings say the same of the whole fleet in each process, or mean nothing as a sum.
+LARGEST: Final = ("_seconds", "_ratio", "_ranges")
 #: How long is waited until every shard range is owned.
 OWNED_SECONDS: Final = 60
 
@@ -181,20 +183,22 @@ class RunningParts:
         return found
 
     async def metrics(self) -> Mapping[str, float]:
-        """What the living dispatchers' metrics read now, summed: `name{labels}`, `tocsin_` ones only."""
-        sums: defaultdict[str, float] = defaultdict(float)
+        """What the living dispatchers' metrics read now: `name{labels}`, summed, or the largest of `LARGEST` ones."""
+        found: defaultdict[str, float] = defaultdict(float)
         try:
             beats = await self._store.read_heartbeats()
         except (StoreTimeout, StoreUnavailable):
-            return sums
+            return found
         for address in {beat.address for beat in beats if beat.address}:
             text = await asyncio.to_thread(_scraped, address)
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     if sample.name.startswith("tocsin_") and not sample.name.endswith("_bucket"):
                         labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
-                        sums[f"{sample.name}{{{labels}}}" if labels else sample.name] += sample.value
-        return sums
+                        name = f"{sample.name}{{{labels}}}" if labels else sample.name
+                        is_largest = family.type == "gauge" and sample.name.endswith(LARGEST)
+                        found[name] = max(found[name], sample.value) if is_largest else found[name] + sample.value
+        return found
 
     async def _start(self) -> asyncio.subprocess.Process:
         command = dispatcher_command(self._place.store_url, self._place.sink_url, metrics="127.0.0.1:0", log="json")

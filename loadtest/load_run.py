@@ -149,8 +149,8 @@ class LoadRun:
             start_ms=load.start_ms, end_ms=load.end_ms, hour_ms=load.hour_ms, peaks=load.peaks, peak_ms=load.peak_ms
         )
         told = dict(about)
-        if self._create_seconds:
-            rate = self.created_count / self._create_seconds
+        if self.created_count:
+            rate = self.created_count / max(self._create_seconds, 0.001)
             told["schedules"] = f"{self.created_count:,}, created in {self._create_seconds:.1f} s, {rate:,.0f} a second"
         if timers.sent_count:
             told["timers"] = f"{timers.sent_count:,} sent, {timers.sent_count - len(expected):,} of them to be recalled"

@@ -104,7 +104,7 @@ def _metrics(figures: Figures) -> str:
         rows += [(label, f"{value:,.6g}") for label, value in shown]
     if not rows:
         return ""
-    table = _table(("metric, summed over the dispatchers", "at the end"), rows)
+    table = _table(("metric, over all dispatchers", "at the end"), rows)
     return f"<details><summary>Metrics</summary>{table}</details>"
 
 
