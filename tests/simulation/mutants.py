@@ -90,7 +90,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        places = await self._services.inserter.insert([placement for _, placement in rearms])\n",
         "        for flight, _ in rearms:\n            self._waiting.drop(flight.item)\n"
         "        places = await self._services.inserter.insert([placement for _, placement in rearms])\n",
-        7,
+        3,
     ),
     Mutant(
         "a new owner trusts what the old one announced",
@@ -123,7 +123,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REPLICA,
         "kept[name] = max(value, kept.get(name, value))",
         "kept[name] = value",
-        94,
+        3,
     ),
     _mutant(
         "a write that timed out counts as written",
@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
         OWNER,
         "self._lapsed = self._lapsed or now >= self.until",
         "self._lapsed = now >= self.until",
-        7,
+        11,
     ),
     _mutant(
         "an owner reads a bucket's first page only",
@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
         AUDIT,
         "owed_from = held + 1 - self._levels.timing.misfire_grace_ms",
         "owed_from = held + 1",
-        ("away_longer_than_rows_live", 4),
+        ("away_longer_than_rows_live", 2),
     ),
     _mutant(
         "an epoch that only a minority has is forgotten where it does not show",
