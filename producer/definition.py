@@ -50,26 +50,43 @@ class NewSchedule:
 
     #: None: one is generated when it is created.
     schedule_id: str | None
+    #: When it occurs.
     recurrence: AnyRecurrence
+    #: Where its occurrences go.
     topic: str
+    #: The value of its records, at most 64 KiB.
     payload: bytes = b""
+    #: The payload's media type.
     content_type: str | None = None
+    #: Its records' headers, beside those of CloudEvents.
     headers: Mapping[str, str] | None = None
+    #: What decides the partition; None: the schedule id, so that its occurrences keep their order.
     partition_key: str | None = None
     #: No occurrence before it; timezone-aware.
     start: datetime | None = None
     #: No occurrence after it; inclusive, timezone-aware.
     until: datetime | None = None
+    #: How many occurrences there are in all.
     max_runs: int | None = None
+    #: How much later than nominal they may be due, the same for one occurrence each time.
     jitter: timedelta = timedelta(0)
+    #: What is done with missed ones.
     catch_up: CatchUp = CatchUp.LATEST
+    #: How many missed ones `all` runs at most; above it the newest.
     max_catch_up: int = 1000
+    #: Later than this an occurrence is never dispatched.
     expires_after: timedelta | None = None
+    #: Calendars on whose dates it does not run.
     exclude: Iterable[str] | None = None
+    #: Whether it waits for a resume.
     paused: bool = False
+    #: Whom it belongs to.
     tenant: str = "default"
+    #: Words to find it by.
     tags: Iterable[str] = ()
+    #: Which definition of the work the payload is for; a consumer may insist on one.
     definition: str | None = None
+    #: Why it exists.
     note: str = ""
 
     def __post_init__(self) -> None:

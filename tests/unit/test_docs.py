@@ -47,7 +47,7 @@ def test_the_site_builds_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     assert "WARNING" not in built.stderr
     reference = (tmp_path / "site" / "reference.html").read_text()
     assert "async def consume" in re.sub("<[^>]+>", "", (tmp_path / "site" / "how-to.html").read_text())
-    named = ("AsyncScheduler.create", "AsyncScheduler.is_current", "Cron", "Received.from_record", "Workbench.advance")
+    named = ("AsyncScheduler.create", "AsyncScheduler.is_current", "Cron", "Received.due", "Workbench.advance")
     assert [name for name in named if f'id="tocsin.{name}"' not in reference] == []
 
 
