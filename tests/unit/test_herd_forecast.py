@@ -12,6 +12,7 @@ from tocsin.dispatcher import herd_forecast
 from tocsin.dispatcher.forecast import Forecast
 from tocsin.dispatcher.herd_forecast import HerdForecast
 from tocsin.dispatcher.workbench import Workbench
+from tocsin.schema.errors import StoreTimeout
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.recurrence import AnyRecurrence
 
@@ -97,3 +98,27 @@ def test_a_part_of_the_hash_space_stands_for_the_whole(bench: Workbench, monkeyp
     herd, _ = seen_ahead(bench)
     assert herd == 50
     assert to_datetime(bench._dispatcher.services.store_clock.now_ms()) < TEN
+
+
+def test_it_goes_on_looking_by_itself_whatever_a_look_meets(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(bench, "hourly", 6, Cron("0 * * * *"))
+    dispatcher, forecast = bench._dispatcher, Forecast()
+    ahead = HerdForecast(dispatcher.services, dispatcher.owners.values, forecast)
+    looking = bench._loop.create_task(ahead.run())
+    bench.advance(timedelta(seconds=30))
+    now = dispatcher.services.store_clock.now_ms
+    assert forecast.herd(now()) == 6
+
+    create(bench, "more", 3, Cron("0 * * * *"))
+    with monkeypatch.context() as patched:
+        patched.setattr(ahead, "look", fail)
+        bench.advance(timedelta(minutes=2))
+        assert forecast.herd(now()) == 6, "what was seen last stands"
+    bench.advance(timedelta(minutes=1))
+    assert forecast.herd(now()) == 9
+    assert not looking.done()
+    looking.cancel()
+
+
+async def fail(_: object) -> None:
+    raise StoreTimeout("no answer")
