@@ -22,6 +22,7 @@ Answers arrive on the producer's I/O thread. They are put in a queue and the loo
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,8 @@ BLOCKED_MS_MAX = 1_000
 #: What kafka-python gathers per partition before it must send; its default of 16 KiB halves the rate.
 BATCH_BYTES = 128 * 1024
 
+#: Distance between two log lines of the same error.
+ERROR_LOGGED_S = 10.0
 #: How long closing waits for a producer that was abandoned.
 CLOSING_SECONDS = 5.0
 
@@ -76,10 +79,8 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     # The partition is not, or no longer, in the producer's metadata.
     (ValueError, Outcome.TOPIC_FAILING),
 )
-#: Nobody but the operator can do something about these, so they are said.
-_REFUSALS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.ClusterAuthorizationFailedError)
-
 _log = structlog.get_logger(__name__)
+_kafka_log = logging.getLogger("kafka")
 
 
 def client(servers: str, settings: PublisherSettings, security: KafkaSecurity) -> KafkaPythonClient:
@@ -126,6 +127,32 @@ def producer_configuration(servers: str, settings: PublisherSettings, security: 
         "max_block_ms": BLOCKED_MS_MAX,
         "metrics_enabled": False,
     }
+
+
+class Reports(logging.Handler):
+    """Says what kafka-python reports as an error, of each kind one now and then: it may be several a second.
+
+    What it logs below INFO, whoever asked for that, holds requests whole: payloads, and with PLAIN the password.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._said_at: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless one of its kind was said a moment ago."""
+        if record.created - self._said_at.get(record.msg, float("-inf")) >= ERROR_LOGGED_S:
+            self._said_at[record.msg] = record.created
+            _log.warning(f"The Kafka client reports: {record.getMessage()}", action="kafka_error", error=record.name)
+
+    def begin(self) -> None:
+        """Hear kafka-python from now on."""
+        _kafka_log.addHandler(self)
+        _kafka_log.setLevel(logging.INFO)
+
+    def end(self) -> None:
+        """Hear it no more."""
+        _kafka_log.removeHandler(self)
 
 
 class Sending:
@@ -189,6 +216,7 @@ class KafkaPythonClient:
         #: Sends requests of one record each; made when it is first needed.
         self._lone: Sending | None = None
         self._closing: list[threading.Thread] = []
+        self._reports = Reports()
         self._admin: KafkaAdminClient | None = None
         #: All of them block until a broker answers, so whoever needs one first makes it, in a thread.
         self._making = threading.Lock()
@@ -201,6 +229,7 @@ class KafkaPythonClient:
     def start(self) -> None:
         """Make ready, without waiting for a broker."""
         self._loop = asyncio.get_running_loop()
+        self._reports.begin()
 
     def look_up(self, topic: str) -> TopicView:
         """Ask the cluster, in a calling thread that may block. Raises LookUpFailed."""
@@ -215,8 +244,6 @@ class KafkaPythonClient:
                 raise LookUpFailed(Outcome.TOPIC_FAILING)
             self._open_producer().producer.partitions_for(topic)
         except kafka_errors.KafkaError as failure:
-            if isinstance(failure, _REFUSALS):
-                _log.warning(f"The Kafka client reports: {failure}", action="kafka_error", error=type(failure).__name__)
             raise LookUpFailed(outcome_of(failure)) from failure
         return TopicView(len(partitions), leaderless_count)
 
@@ -228,6 +255,7 @@ class KafkaPythonClient:
         """Give up what is still under way and free every resource."""
         self._sender.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._close_clients)
+        self._reports.end()
         self._take_answers()
 
     def _send_all(self, parcel: Parcel) -> None:

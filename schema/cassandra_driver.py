@@ -323,7 +323,8 @@ def _refused(access: Access, error: NoHostAvailable) -> TocsinError:
             f"{_addresses(access)}: the cluster refuses user {access.username!r}; "
             "set TOCSIN_CASSANDRA_USERNAME and TOCSIN_CASSANDRA_PASSWORD."
         )
-    if any(isinstance(reason, ssl.SSLError) for reason in reasons):
+    # The driver tells of a handshake that failed by an error of its own, with the text of the first.
+    if any(isinstance(reason, ssl.SSLError) or "[SSL:" in str(reason) for reason in reasons):
         why = "; ".join(sorted({str(reason) for reason in reasons}))
         return SettingsError(f"{_addresses(access)}: no TLS with the nodes ({why}); correct TOCSIN_CASSANDRA_CA_FILE.")
     if any(isinstance(reason, ProtocolError | ProtocolVersionUnsupported) for reason in reasons):

@@ -51,6 +51,12 @@ class Running:
         with self._heard:
             return list(self._said)
 
+    @property
+    def text(self) -> str:
+        """Every line of both outputs, whatever it holds."""
+        with self._heard:
+            return "\n".join(self._lines)
+
     def until(self, holds: Callable[[list[Said]], bool], *, seconds: float = PATIENCE_SECONDS) -> list[Said]:
         """Everything said, once that is enough; fails when the process ends or the time is over before."""
         give_up = time.monotonic() + seconds
