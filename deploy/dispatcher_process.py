@@ -198,10 +198,11 @@ async def run_dispatcher(
             release=version("tocsin"),
             audits_everything=True,
         )
-        where = f"; metrics on http://{server.address}/metrics" if server else ""
+        where = f"http://{server.address}/metrics" if server else "nowhere"
         sink.greetings += [
             *(() if greet is None else (greet,)),
-            partial(_log.info, f"Dispatching {configuration.store} to {configuration.sink}{where}.", action="started"),
+            partial(_log.info, f"Metrics are on {where}.", action="metrics"),
+            partial(_log.info, f"Dispatching {configuration.store} to {configuration.sink}.", action="started"),
         ]
         ahead = HerdForecast(dispatcher.services, dispatcher.owners.values, metrics.forecast)
         await _run_until_stopped(dispatcher, reporter, ahead, supervisor)

@@ -66,4 +66,4 @@ def backfill(
         return
     verb = "would run" if dry_run else "runs"
     told = f"{verb} {planned.occurrences} occurrences in about {planned.seconds:.0f} s"
-    console().print(Text.assemble(told, f"  (request {printable(planned.request_id)})"))
+    console().print(Text.assemble(told, f"\nrequest {printable(planned.request_id)}"))

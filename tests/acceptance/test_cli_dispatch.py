@@ -71,8 +71,8 @@ def test_a_line_a_second_tells_ranges_lag_and_what_was_dispatched(start: Start) 
 
 def test_metrics_and_probes_answer_on_loopback(start: Start) -> None:
     dispatcher = start("dispatch", "--log", "json", "--metrics", "127.0.0.1:0")
-    started = actions_until(dispatcher, "started")[-1]["event"]
-    address = started.partition("metrics on ")[2].removesuffix("/metrics.")
+    told = actions_until(dispatcher, "metrics")[-1]["event"]
+    address = told.partition("Metrics are on ")[2].removesuffix("/metrics.")
     actions_until(dispatcher, "status")
 
     assert b'tocsin_leases{state="owned"} 4.0' in fetch(f"{address}/metrics")
@@ -84,7 +84,7 @@ def test_metrics_and_probes_answer_on_loopback(start: Start) -> None:
 
 def test_a_taken_or_malformed_metrics_address_is_refused(start: Start) -> None:
     taken = start("dispatch", "--log", "json")
-    address = actions_until(taken, "started")[-1]["event"].partition("http://")[2].removesuffix("/metrics.")
+    address = actions_until(taken, "metrics")[-1]["event"].partition("http://")[2].removesuffix("/metrics.")
 
     refused = start("dispatch", "--metrics", address)
     malformed = start("dispatch", "--metrics", "9464")
@@ -92,6 +92,16 @@ def test_a_taken_or_malformed_metrics_address_is_refused(start: Start) -> None:
     assert "metrics cannot be served" in refused.communicate(timeout=30)[1]
     assert "is not an address for metrics" in malformed.communicate(timeout=30)[1]
     assert (refused.returncode, malformed.returncode) == (1, 1)
+
+
+def test_nobody_is_greeted_and_then_refused(start: Start) -> None:
+    for command in ("dispatch", "dev"):
+        refused = start(command, "--sink", "jsonl:///tmp")
+        out, err = refused.communicate(timeout=30)
+        assert refused.returncode == 1
+        assert out == ""
+        assert err.startswith("✗ the sink /tmp cannot be opened")
+        assert len(err.splitlines()) == 1
 
 
 def test_several_processes_share_the_ranges_and_stop_together(start: Start) -> None:
