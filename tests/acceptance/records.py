@@ -30,6 +30,7 @@ class Topic:
     """Everything on a topic, from its beginning on."""
 
     def __init__(self, bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
+        self.bootstrap = bootstrap
         self.name = name
         self.records: list[Received] = []
         self._consumer = Consumer(
@@ -73,6 +74,15 @@ class Topic:
             headers = {name: value.decode() for name, value in message.headers() or ()}
             self.records.append(Received(message.key().decode(), sent_ms, headers, message.value()))
         return len(messages)
+
+    def until_written(self, count: int, *, seconds: float) -> None:
+        """Return the moment the broker has so many records, without reading them."""
+        give_up = time.monotonic() + seconds
+        while self._written() < count:
+            assert time.monotonic() < give_up, f"{self.name} has {self._written()} of {count} records"
+
+    def _written(self) -> int:
+        return sum(self._consumer.get_watermark_offsets(each)[1] for each in self._consumer.assignment())
 
     def close(self) -> None:
         """Give back the connections."""
