@@ -22,7 +22,7 @@ from tocsin.deploy.reading import why
 from tocsin.deploy.scheduling import with_scheduler
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.scheduler import AsyncScheduler
-from tocsin.schema.errors import InvalidSchedule, StoreUnavailable, TocsinError
+from tocsin.schema.errors import InvalidSchedule, OutcomeUnknown, StoreUnavailable, TocsinError
 
 #: Refusals told one by one; of more only their number.
 TOLD_MAX = 20
@@ -115,7 +115,7 @@ async def create_all(scheduler: AsyncScheduler, items: Iterable[Item], tally: Ta
                 tally.take(places.popleft().place, result.schedule_id, result.error)
                 told += 1
                 advance(told)
-                if isinstance(result.error, StoreUnavailable):
+                if isinstance(result.error, StoreUnavailable | OutcomeUnknown):
                     return
         tell_refused()
 

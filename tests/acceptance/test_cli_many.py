@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from command_line import Answer, tocsin
 
+from tocsin.schema.errors import StoreUnavailable
+from tocsin.schema.sqlite import SqliteStore
+
 SET = """
 [defaults]
 topic = "mail"
@@ -150,6 +153,27 @@ def test_lines_may_come_from_standard_input_and_again() -> None:
         answer = tocsin("create-many", "-f", "-", typed=typed)
         assert (answer.code, answer.err.strip()) == (0, "3 created or there already")
     assert ids() == ["a"]
+
+
+@pytest.mark.parametrize(("call", "code"), [("write_pack", 6), ("insert_schedule", 5)])
+def test_a_store_that_is_gone_is_told_once_and_nothing_more_is_tried(
+    call: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise StoreUnavailable("SQLite: database or disk is full; nothing was changed.")
+
+    lines = (json.dumps({"id": f"s{number}", "every": "1h", "topic": "t"}) for number in range(50))
+    (tmp_path / "many.jsonl").write_text("\n".join(lines))
+    monkeypatch.setattr(SqliteStore, call, full)
+    monkeypatch.setenv("TOCSIN_TIMEOUT_MS", "100")
+    answer = tocsin("create-many", "-f", "many.jsonl")
+    assert answer.code == code
+    assert answer.err.count("✗") == 1
+    assert "line 1: " in answer.err
+    assert "0 created or there already, 1 failed" in answer.err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert tocsin("create-many", "-f", "many.jsonl").code == 0
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
