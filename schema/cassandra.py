@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from tocsin.schema.cassandra_access import Access
 from tocsin.schema.cassandra_driver import Call, CassandraSession, Rows
 from tocsin.schema.cassandra_initialise import initialise, open_settings, read_settings, replace_settings
 from tocsin.schema.cassandra_packs import PackWriter
+from tocsin.schema.cassandra_registers import Registers
 from tocsin.schema.cassandra_rows import (
     calendar_of,
     calendar_values,
@@ -30,6 +32,7 @@ from tocsin.schema.cassandra_rows import (
     schedule_of,
     schedule_values,
 )
+from tocsin.schema.cassandra_together import QuietReads, Window
 from tocsin.schema.clock import Clock
 from tocsin.schema.errors import NotInitialised, ScheduleNotFound, StoreUnavailable
 from tocsin.schema.instants import DAY_MS, SECOND_MS
@@ -38,7 +41,6 @@ from tocsin.schema.lifetimes import Lifetimes
 from tocsin.schema.pages import Pages
 from tocsin.schema.schedules import Calendar, Marker, ScheduleFilter, ScheduleRow
 from tocsin.schema.store import (
-    REGISTERS,
     DeadLetter,
     Frontier,
     Heartbeat,
@@ -63,14 +65,6 @@ _FIRST, _LAST = -(2**63), 2**63 - 1
 Row = TypeVar("Row")
 #: Where a page ended: in which slot of time, and where within it.
 SlotPlace = tuple[int, bytes | None]
-
-
-class Window(NamedTuple):
-    """Positions of a range: after < position <= through."""
-
-    shard_range: int
-    after: int
-    through: int
 
 
 class CassandraStore:
@@ -99,6 +93,10 @@ class CassandraStore:
         self._page_rows = page_rows
         self._opened: CassandraSession | None = None
         self._packs: PackWriter | None = None
+        #: What the ranges of a process ask in each tick is asked together.
+        self._registers = Registers(self._run, self._run_together)
+        self._near = QuietReads(partial(self._first_page, cql.READ_NEAR_OF))
+        self._markers = QuietReads(partial(self._first_page, cql.READ_MARKERS_OF))
         self._shard_ranges = 0
 
     # Opening
@@ -166,10 +164,17 @@ class CassandraStore:
         self, bucket: Bucket, after: int | None = None, through: int | None = None
     ) -> AsyncIterator[Sequence[PackRow]]:
         """Packs of one bucket with after < position <= through, by position, page by page."""
-        values = (*_partition(bucket), _FIRST if after is None else after, _LAST if through is None else through)
+        after, through = _FIRST if after is None else after, _LAST if through is None else through
+        window = Window(bucket.start, bucket.sub, after, through)
+        shared = self._near if bucket.level is Level.NEAR else None
 
         async def read_page(place: bytes | None) -> tuple[Sequence[PackRow], bytes | None]:
-            found = await self._page(cql.READ_PACKS[bucket.level], values, place)
+            rows = await shared.rows(window) if shared and place is None else None
+            if rows is not None:
+                return [PackRow(*row) for row in rows], None
+            found = await self._page(cql.READ_PACKS[bucket.level], (*_partition(bucket), after, through), place)
+            if shared:
+                shared.found(bucket.sub, len(found.rows))
             return [PackRow(*row) for row in found.rows], found.paging_state
 
         return Pages(read_page)
@@ -182,26 +187,30 @@ class CassandraStore:
 
     def read_markers(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[PlacedMarker]]:
         """Change markers of a range with after < position <= through, by position, page by page: a read an hour."""
-        return self._slots(
-            cql.READ_MARKERS, self._timing.changes_slot_ms, Window(shard_range, after, through), marker_of
-        )
+        wanted = shard_range, after, through
+        return self._slots(cql.READ_MARKERS, self._timing.changes_slot_ms, wanted, marker_of, self._markers)
 
     # The frontier
 
     async def write_frontier(self, shard_range: int, registers: Mapping[str, int]) -> None:
         """Raise registers to these values; a lower value than the one kept changes nothing. All in one mutation."""
-        if not registers or not registers.keys() <= cql.RAISE_REGISTER.keys():
-            raise ValueError(f"registers are {', '.join(REGISTERS)}; got {', '.join(registers)}")
-        await self._session.run_together(
-            [Call(cql.RAISE_REGISTER[name], (value * 1000, value, shard_range)) for name, value in registers.items()]
-        )
+        await self._registers.write(shard_range, registers)
 
     async def read_frontier(self, shard_range: int) -> Frontier:
         """The registers of a range. Raises NotInitialised where one is missing."""
-        found = await self._session.run(cql.READ_FRONTIER, (shard_range,))
-        if not found.rows or None in found.rows[0]:
+        frontier = await self._registers.read(shard_range)
+        if frontier is None:
             raise NotInitialised(self.url)
-        return Frontier(**dict(zip(REGISTERS, found.rows[0], strict=True)))
+        return frontier
+
+    async def _run(self, statement: cql.Statement, values: Sequence[Any]) -> Rows:
+        return await self._session.run(statement, values)
+
+    async def _first_page(self, statement: cql.Statement, values: Sequence[Any]) -> Rows:
+        return await self._page(statement, values, None)
+
+    async def _run_together(self, calls: Sequence[Call]) -> None:
+        await self._session.run_together(calls)
 
     # Schedules
 
@@ -341,7 +350,7 @@ class CassandraStore:
 
     def read_dead_letters(self, shard_range: int, after: int, through: int) -> AsyncIterator[Sequence[DeadLetter]]:
         """Dead letters of a range with after < at <= through, by instant, page by page: a read a day."""
-        return self._slots(cql.READ_DEAD_LETTERS, DAY_MS, Window(shard_range, after, through), dead_letter_of)
+        return self._slots(cql.READ_DEAD_LETTERS, DAY_MS, (shard_range, after, through), dead_letter_of)
 
     # Pages
 
@@ -352,17 +361,23 @@ class CassandraStore:
         self,
         statement: cql.Statement,
         width: int,
-        window: Window,
+        wanted: tuple[int, int, int],
         record_of: Callable[[Sequence[Any]], Row],
+        shared: QuietReads | None = None,
     ) -> AsyncIterator[Sequence[Row]]:
-        """Rows of a range that lie in partitions by time, one partition after the other."""
+        """Rows of (a range, after, through) that lie in partitions by time, one partition after the other."""
+        shard_range, after, through = wanted
 
         async def read_page(place: SlotPlace | None) -> tuple[Sequence[Row], SlotPlace | None]:
-            slot, paging_state = place or ((window.after + 1) // width, None)
-            found = await self._page(statement, (slot, *window), paging_state)
-            following = (slot, found.paging_state) if found.paging_state else (slot + 1, None)
-            rows = [record_of(row) for row in found.rows]
-            return rows, following if following[0] <= window.through // width else None
+            slot, paging_state = place or ((after + 1) // width, None)
+            rows = await shared.rows(Window(slot, *wanted)) if shared and paging_state is None else None
+            if rows is None:
+                found = await self._page(statement, (slot, *wanted), paging_state)
+                rows, paging_state = list(found.rows), found.paging_state
+                if shared:
+                    shared.found(shard_range, len(rows))
+            following = (slot, paging_state) if paging_state else (slot + 1, None)
+            return [record_of(row) for row in rows], following if following[0] <= through // width else None
 
         return Pages(read_page)
 

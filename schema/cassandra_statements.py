@@ -76,6 +76,15 @@ READ_PACKS = {
         "SELECT position, pack_id, body FROM near WHERE slot = ? AND shard_range = ? AND position > ? AND position <= ?"
     ),
 }
+#: What many ranges have in one slot; see cassandra_together.py.
+READ_NEAR_OF = _read(
+    "SELECT shard_range, position, pack_id, body FROM near "
+    "WHERE slot = ? AND shard_range IN ? AND position > ? AND position <= ?"
+)
+READ_MARKERS_OF = _read(
+    "SELECT shard_range, position, schedule_id, version, from_ms, until_ms, verify FROM changes "
+    "WHERE hour = ? AND shard_range IN ? AND position > ? AND position <= ?"
+)
 WRITE_MARKER = _write(
     "INSERT INTO changes (hour, shard_range, position, schedule_id, version, from_ms, until_ms, verify) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -99,7 +108,12 @@ RAISE_REGISTER = {
 }
 READ_FRONTIER = _read(
     "SELECT sealed_far, sealed_minute, sealed_near, committed, committed_far, audited FROM frontier "
-    "WHERE shard_range = ? LIMIT 1"
+    "WHERE shard_range = ?"
+)
+
+READ_FRONTIERS = _read(
+    "SELECT shard_range, sealed_far, sealed_minute, sealed_near, committed, committed_far, audited FROM frontier "
+    "WHERE shard_range IN ?"
 )
 
 # Schedules. A row is written by conditional writes and read serially. The one exception is the first row of an id that
@@ -229,6 +243,9 @@ ALL: tuple[Statement, ...] = (
     READ_MARKERS,
     *RAISE_REGISTER.values(),
     READ_FRONTIER,
+    READ_FRONTIERS,
+    READ_NEAR_OF,
+    READ_MARKERS_OF,
     INSERT_SCHEDULE,
     INSERT_FRESH_SCHEDULE,
     REPLACE_SCHEDULE,

@@ -67,7 +67,7 @@ def migrations(lifetimes: Lifetimes) -> tuple[Migration, ...]:
     return (
         Migration(1, expand=_first(lifetimes)),
         # How far the slow audit is, so that the next owner of a range goes on where the last one stopped.
-        Migration(2, expand=("ALTER TABLE frontier ADD IF NOT EXISTS audited bigint static",)),
+        Migration(2, expand=("ALTER TABLE frontier ADD IF NOT EXISTS audited bigint",)),
     )
 
 
@@ -142,11 +142,8 @@ def _dispatching(lifetimes: Lifetimes) -> tuple[str, ...]:
     return (
         f"""
         CREATE TABLE IF NOT EXISTS frontier (
-            shard_range int, sub int,
-            sealed_far bigint static, sealed_minute bigint static, sealed_near bigint static,
-            committed bigint static, committed_far bigint static,
-            dispatched_position bigint, dispatched_key text,
-            PRIMARY KEY (shard_range, sub)
+            shard_range int PRIMARY KEY, sealed_far bigint, sealed_minute bigint, sealed_near bigint,
+            committed bigint, committed_far bigint
         ) WITH {_UNIFIED}
         """,
         f"""
