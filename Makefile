@@ -37,7 +37,7 @@ lint: .venv/test ## ruff, mypy strict, import contracts
 	@cd .typecheck && ../$(BIN)/lint-imports --no-cache --config ../pyproject.toml
 
 bench: .venv/test ## Benchmarks, as ratios to a bare loop in the same run
-	@for part in dispatch herd create timers; do $(BIN)/tocsin bench $$part; done
+	@for part in dispatch herd steady create timers; do $(BIN)/tocsin bench $$part; done
 
 simulate: .venv/test ## Simulate the protocol under faults: SEED=n replays one seed, SEEDS=n runs many
 	@$(BIN)/python -m pytest tests/simulation/test_simulation.py --seeds=$(or $(SEEDS),300) $(if $(SEED),--seed=$(SEED))
