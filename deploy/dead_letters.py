@@ -12,13 +12,26 @@ from rich.text import Text
 from tocsin.deploy.configuration import Configuration, StoreOption, read_configuration
 from tocsin.deploy.opened import opened
 from tocsin.deploy.output import Output, OutputOption, console, print_json, utc
+from tocsin.dispatcher.publisher import Outcome
 from tocsin.dispatcher.publisher_lines import printable
 from tocsin.producer.dead_letters import read_dead_letters, replay
 from tocsin.schema.instants import to_datetime
 from tocsin.schema.lifetimes import DEAD_LETTER_MS
 from tocsin.schema.store import DeadLetter
 
-ReasonOption = Annotated[str | None, typer.Option(metavar="REASON", help="Only those: too_large, unknown_topic …")]
+#: Why an occurrence is given up: what its topic answered for good, or that its entry cannot be read.
+REASONS = (*(outcome.value for outcome in Outcome if outcome.permanent), "undecodable")
+
+
+def _known(reason: str | None) -> str | None:
+    if reason is not None and reason not in REASONS:
+        raise typer.BadParameter(f"choose one of {', '.join(REASONS)}")
+    return reason
+
+
+ReasonOption = Annotated[
+    str | None, typer.Option(callback=_known, metavar="REASON", help=f"Only those: {', '.join(REASONS)}.")
+]
 
 
 def register(app: typer.Typer) -> None:

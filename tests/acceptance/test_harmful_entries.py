@@ -112,6 +112,8 @@ def test_a_topic_that_is_not_allowed_is_a_dead_letter_that_can_be_replayed_once_
     (letter,) = tocsin("dead-letters", "list", "--reason", "not_allowed", "-o", "json").objects()
     assert letter["key"] == said["key"]
     assert tocsin("dead-letters", "replay", "--reason", "too_large").out.strip() == "no dead letters"
+    misspelt = tocsin("dead-letters", "replay", "--reason", "not_alowed")
+    assert (misspelt.code, "not_allowed" in misspelt.err) == (2, True)
     (replayed,) = tocsin("dead-letters", "replay", "--reason", "not_allowed", "-o", "json").objects()
     free = start()
     until_came(free, folder, forbidden)
