@@ -26,7 +26,8 @@ skip it; the same of those in the middle of a row of late ones, where calendars 
 of them more than eight changes ago; and what a backfill has dispatched again. Then the answer is `passed`, never a
 guess. An occurrence that waits says so by what is stored now: a calendar set until its turn can still exclude it.
 
-A key stands once, with the newest version that has not been ended before it. Nothing here reads a clock's word for
+A key stands once. Where several versions owned it, a resume from the past say, what is to come by the newest one is
+told, else what went out by any. Nothing here reads a clock's word for
 what happened, so the same question has the same answer for as long as entries are kept.
 """
 
@@ -105,8 +106,10 @@ class _Occurrence:
     version: int
     #: Its own entry.
     own: Trace | None
-    #: The next entry of the chain.
+    #: The next entry of the chain that tells of it.
     after: Trace | None
+    #: Where the next entry of the version stands, whatever it tells.
+    next_own: int = FOR_EVER
 
     @property
     def is_behind(self) -> bool:
@@ -134,7 +137,8 @@ class _Chain:
             own = self._traces[at - 1] if at and self._times[at - 1] == nominal else None
             after = self._after(at)
             due = own.entry.due if self._spec is None and own else self._due_of(nominal)
-            occurrence = _Occurrence(nominal, due, self._version, own, after)
+            next_own = self._times[at] if at < len(self._times) else FOR_EVER
+            occurrence = _Occurrence(nominal, due, self._version, own, after, next_own)
             fate, reason = self._fate(occurrence)
             if own is None and fate is Fate.CANCELLED:
                 continue  # It was never armed, and now it never will be.
@@ -205,6 +209,8 @@ class _Chain:
         if told.previous == of.scheduled_for:
             return (Fate.SKIPPED, told.skipped) if told.skipped else (Fate.DISPATCHED, "")
         if of.scheduled_for < told.chosen:
+            if of.next_own <= told.chosen:
+                return Fate.PASSED, "the schedule was armed again while it waited"
             return Fate.SKIPPED, "missed"
         if told.chosen and not self._can_be_passed_over():
             return Fate.DISPATCHED, ""
@@ -268,21 +274,31 @@ def derive(evidence: Evidence, start: int, end: int) -> Iterator[OccurrenceStatu
 
 
 def _prefer(settled: dict[str, OccurrenceStatus], status: OccurrenceStatus) -> None:
-    """Versions come oldest first: the newest that was not ended before it stays."""
-    if status.key not in settled or status.fate is not Fate.CANCELLED:
-        settled[status.key] = status
+    """Versions come oldest first."""
+    settled[status.key] = _of_two(settled.get(status.key), status)
+
+
+def _of_two(older: OccurrenceStatus | None, newer: OccurrenceStatus) -> OccurrenceStatus:
+    """What two versions say of one key: what is to come by the newer one, else what went out, or may have."""
+    if older is None or newer.fate in {Fate.ARMED, Fate.UPCOMING, Fate.DISPATCHED}:
+        return newer
+    if newer.fate is Fate.CANCELLED or older.fate in {Fate.DISPATCHED, Fate.PASSED}:
+        return older
+    return newer
 
 
 def _merged(older: Iterator[OccurrenceStatus], current: Iterator[OccurrenceStatus]) -> Iterator[OccurrenceStatus]:
-    """Both in order; of one key the current version's."""
+    """Both in order, each key once."""
     waiting = next(older, None)
     for status in current:
         while waiting is not None and waiting.scheduled_for < status.scheduled_for:
             yield waiting
             waiting = next(older, None)
-        while waiting is not None and waiting.key == status.key:
+        if waiting is not None and waiting.key == status.key:
+            yield _of_two(waiting, status)
             waiting = next(older, None)
-        yield status
+        else:
+            yield status
     while waiting is not None:
         yield waiting
         waiting = next(older, None)

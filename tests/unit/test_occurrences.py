@@ -260,7 +260,7 @@ def run_of(seed: int) -> tuple[dict[str, list[OccurrenceStatus]], Counter[str], 
             if random.random() < 0.5:
                 change_something(random, bench, random.choice(list(options)))
         bench.advance(10 * MINUTE)
-        said = {schedule_id: told(bench, schedule_id, until=START + timedelta(hours=4)) for schedule_id in options}
+        said = {schedule_id: told(bench, schedule_id, until=bench.now + timedelta(hours=1)) for schedule_id in options}
         return said, bench.published, options
 
 
