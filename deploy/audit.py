@@ -66,8 +66,8 @@ def audit(
     for (tenant, state), count in sorted(report.checked.items()):
         table.add_row(Text(printable(tenant)), state, f"{count:,}")
     console().print(table)
+    console().print(f"checked {report.count:,}, of which {report.armed.total():,} wait for their next occurrence")
     console().print(
-        f"checked {report.count:,}, of which {report.armed.total():,} wait for their next occurrence; "
         f"moved {report.moved.total():,}, strays ended {report.strays.total():,}, "
         f"removed as long ended {report.removed.total():,}"
         + (f", left alone as unreadable {report.unreadable.total():,}" if report.unreadable else "")
