@@ -16,6 +16,7 @@ from simulation.scenario import (
     Call,
     Event,
     ExtraRun,
+    HostClockStep,
     HostFault,
     Outage,
     Scenario,
@@ -202,6 +203,25 @@ def audited_all_along(random: Random) -> list[Event]:
     return events
 
 
+def clocks_are_wrong(random: Random) -> list[Event]:
+    """A host's clock is off by five seconds, one of the store's by five, and then all of the store's step by an hour."""
+    creates = [
+        Call(
+            at_ms=3_000 + 200 * number,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(period_ms=1_300 + 2_100 * number, anchor_ms=70 * number),
+        )
+        for number in range(5)
+    ]
+    back = random.choice((-1, 1))
+    return [
+        *creates,
+        HostClockStep(at_ms=12_000, duration_ms=25_000, host=random.randint(0, 2), step_ms=5_000 * back),
+        StoreClockStep(at_ms=45_000 + random.randint(0, 5_000), duration_ms=15_000, step_ms=3_600_000 * back),
+    ]
+
+
 def split_while_busy(random: Random) -> list[Event]:
     """Minutes are split anew under load; clients know at once, owners stand still and may not have heard."""
     creates = [
@@ -258,6 +278,7 @@ DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
         (away_longer_than_rows_live, NetworkFaults(slow=0.1)),
         (audited_all_along, NetworkFaults(slow=0.1)),
         (split_while_busy, NetworkFaults(slow=0.1)),
+        (clocks_are_wrong, NetworkFaults(slow=0.1)),
     )
 }
 #: How long nodes keep what was due, where a scenario is about that.
@@ -275,6 +296,7 @@ def scenario_of(job: Job) -> Scenario:
         seed=seed,
         hosts=3,
         network=network,
+        skews_ms=(0, 5_000 if make is clocks_are_wrong else 0, 0),
         events=tuple(events),
         retention_ms=RETENTION_MS.get(name),
         audits=make is audited_all_along,

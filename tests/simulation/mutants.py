@@ -123,7 +123,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REPLICA,
         "kept[name] = max(value, kept.get(name, value))",
         "kept[name] = value",
-        3,
+        ("split_while_busy", 0),
     ),
     _mutant(
         "a write that timed out counts as written",
@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
         OWNER,
         "self._lapsed = self._lapsed or now >= self.until",
         "self._lapsed = now >= self.until",
-        11,
+        3,
     ),
     _mutant(
         "an owner reads a bucket's first page only",
@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
         AUDIT,
         "owed_from = held + 1 - self._levels.timing.misfire_grace_ms",
         "owed_from = held + 1",
-        ("away_longer_than_rows_live", 2),
+        ("away_longer_than_rows_live", 3),
     ),
     _mutant(
         "an epoch that only a minority has is forgotten where it does not show",

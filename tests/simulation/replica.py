@@ -45,7 +45,8 @@ class Replica:
         self._marker_keys: defaultdict[int, list[MarkerKey]] = defaultdict(list)
         self._markers: defaultdict[int, dict[MarkerKey, tuple[int, Marker]]] = defaultdict(dict)
         self._frontiers: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        self.heartbeats: Timestamped[Heartbeat | None] = Timestamped()
+        #: When each was written, true time, and None for a dispatcher that took leave.
+        self.heartbeats: Timestamped[tuple[float, Heartbeat | None]] = Timestamped()
         self.dead_letters: set[DeadLetter] = set()
 
     # Packs

@@ -151,23 +151,29 @@ class ReplicatedStore(ReplicatedTables):
         return applied
 
     async def write_heartbeat(self, heartbeat: Heartbeat) -> None:
-        await self._write_heartbeat(heartbeat.dispatcher_id, heartbeat)
+        await self._write_heartbeat(heartbeat.dispatcher_id, heartbeat.number, heartbeat)
 
     async def delete_heartbeat(self, dispatcher_id: str) -> None:
-        await self._write_heartbeat(dispatcher_id, None)
+        await self._write_heartbeat(dispatcher_id, _LAST, None)
 
-    async def _write_heartbeat(self, dispatcher_id: str, heartbeat: Heartbeat | None) -> None:
-        written_at = self._cluster.clock_of(self._cluster.random.choice(self._cluster.replicas))
-        await self._write("heartbeat", lambda node: node.heartbeats.write(dispatcher_id, written_at, heartbeat))
+    async def _write_heartbeat(self, dispatcher_id: str, order: int, heartbeat: Heartbeat | None) -> None:
+        """Timestamps are the client's, as those of the driver are: they rise with each write of a process."""
+        beat = self._cluster.true_ms(), heartbeat
+        await self._write("heartbeat", lambda node: node.heartbeats.write(dispatcher_id, order, beat))
 
     async def read_heartbeats(self) -> Sequence[Heartbeat]:
         answers = await self._read("read_heartbeats", lambda node: dict(node.heartbeats))
-        newest: dict[str, tuple[int, Heartbeat | None]] = {}
+        newest: dict[str, tuple[int, tuple[float, Heartbeat | None]]] = {}
         for name, cell in itertools.chain.from_iterable(answer.items() for answer in answers):
             if name not in newest or newest[name][0] < cell[0]:
                 newest[name] = cell
         alive_from = self._cluster.true_ms() - self._cluster.heartbeat_ttl_ms
-        return [beat for _, (at, beat) in sorted(newest.items()) if beat is not None and at >= alive_from]
+        beats = (beat for _, (_, beat) in sorted(newest.items()))
+        return [heartbeat for at, heartbeat in beats if heartbeat is not None and at >= alive_from]
+
+
+#: The order of what comes after every heartbeat.
+_LAST = 2**63
 
 
 def _merge(answers: Iterable[Sequence[PackRow]], count: int) -> list[PackRow]:
