@@ -82,6 +82,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "bench": (
         "tocsin bench herd",
         "tocsin bench dispatch --count 1000000 -o json",
+        "tocsin bench scale --count 100000",
         "tocsin bench create --count 20000",
     ),
     "loadtest": (
