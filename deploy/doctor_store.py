@@ -14,7 +14,7 @@ from tocsin.schema.instants import SECOND_MS
 from tocsin.schema.store import Heartbeat
 from tocsin.schema.timing import Timing
 
-#: The audit starts at once where less than this part of retention is left; doctor says so at the same point.
+#: Doctor says so while there is time: owners audit what they owe only when six sevenths of retention are gone.
 HEADROOM_SHARE = 0.5
 
 
@@ -110,9 +110,9 @@ def check_dispatching(facts: StoreFacts, timing: Timing) -> Iterator[Finding]:
         span_text(headroom_ms) if headroom_ms > 0 else "none",
         f"above {span_text(round(timing.retention_ms * HEADROOM_SHARE))}",
         headroom_ms > timing.retention_ms * HEADROOM_SHARE,
-        f"rows leave {span_text(timing.retention_ms)} after their due: what is not dispatched by then is lost to its "
-        "schedule until an audit",
-        "start dispatchers, then: tocsin audit; docs/runbooks/lag.md",
+        f"rows leave {span_text(timing.retention_ms)} after their due; timers are lost then, and schedules have to be "
+        "armed anew",
+        "start dispatchers; docs/runbooks/long-outage.md",
     )
     others = sorted({beat.release for beat in facts.heartbeats if beat.release != facts.release})
     yield Finding(
