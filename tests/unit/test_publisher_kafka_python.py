@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
+import structlog.testing
 from kafka import errors as kafka_errors
 from kafka.future import Future
 
@@ -96,6 +98,26 @@ async def test_with_the_first_timeout_all_that_is_unanswered_is_and_a_fresh_prod
     assert len(made) == 2
     await python.close()
     assert fresh.closed.is_set()
+
+
+async def test_what_kafka_python_reports_is_said_now_and_then_and_what_it_logs_below_is_not(
+    python: KafkaPythonClient,
+) -> None:
+    logger = logging.getLogger("kafka.net.manager")
+    with structlog.testing.capture_logs() as said:
+        for _ in range(5):
+            logger.error("Connection failed: %s", "SaslAuthenticationFailedError")
+        logger.error("Bootstrap failed: %s", "nobody there")
+        logger.debug("a request with its payload")
+    assert [(line["action"], line["event"]) for line in said] == [
+        ("kafka_error", "The Kafka client reports: Connection failed: SaslAuthenticationFailedError"),
+        ("kafka_error", "The Kafka client reports: Bootstrap failed: nobody there"),
+    ]
+    assert not logger.isEnabledFor(logging.DEBUG)
+    await python.close()
+    with structlog.testing.capture_logs() as said:
+        logger.error("after its end")
+    assert said == []
 
 
 async def test_where_no_producer_can_be_made_a_parcel_is_answered_at_once(
