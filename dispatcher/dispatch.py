@@ -15,6 +15,10 @@ to near, marked verify, so that committed moves on; permanent, a dead letter, an
 Where the next occurrence is due already, of a chain that is late or catching up, the item goes round again with it, up
 to `CHUNK` times, in order; then the rest is re-armed like any other. Were it re-armed each time, a schedule of short
 period would lag for ever once a re-arm takes longer than its period, and under `skip` find each occurrence missed.
+
+A batch of which nothing has to be chosen or looked up, on time and unchanged, goes the short way: the records built ahead
+of its instant are handed over as they are. Everything else about an occurrence is done before or after it, for in a herd
+each one pays for all before it; what follows waits until the herd is out (load.py).
 """
 
 from __future__ import annotations
