@@ -16,9 +16,9 @@ Where the next occurrence is due already, of a chain that is late or catching up
 to `CHUNK` times, in order; then the rest is re-armed like any other. Were it re-armed each time, a schedule of short
 period would lag for ever once a re-arm takes longer than its period, and under `skip` find each occurrence missed.
 
-A batch of which nothing has to be chosen or looked up, on time and unchanged, goes the short way: the records built ahead
-of its instant are handed over as they are. Everything else about an occurrence is done before or after it, for in a herd
-each one pays for all before it; what follows waits until the herd is out (load.py).
+A batch of which nothing has to be chosen or looked up, on time and unchanged, goes the short way: the records that
+were built ahead are handed over as they are. All else is done before its instant or afterwards, for in a herd each
+occurrence pays for all before it; what follows waits until the herd is out (load.py).
 """
 
 from __future__ import annotations
