@@ -25,7 +25,7 @@ from tocsin.schema.instants import MINUTE_MS, SECOND_MS
 from tocsin.schema.open_store import default_settings, open_store
 
 #: Schedules that are created in a second at least, for the time that is left for it.
-CREATES_A_SECOND: Final = 400
+CREATES_A_SECOND: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)

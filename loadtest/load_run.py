@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, Protocol
 
 from tocsin.dispatcher.progress import read_progress
@@ -29,13 +30,15 @@ from tocsin.loadtest.verdict import Judge
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.scheduler import AsyncScheduler
 from tocsin.schema.clock import Clock
-from tocsin.schema.errors import SettingsError, StoreTimeout, StoreUnavailable
+from tocsin.schema.errors import OutcomeUnknown, SettingsError, StoreTimeout, StoreUnavailable
 from tocsin.schema.instants import MINUTE_MS, SECOND_MS
 from tocsin.schema.store import Settings, Store
 from tocsin.schema.timing import Timing
 
 #: Distance between two looks at the parts.
 SAMPLE_MS: Final = SECOND_MS
+#: How long a call may take before it is repeated; what is measured is when occurrences come, not how fast calls are.
+CALL_TIMEOUT: Final = timedelta(seconds=30)
 #: Between two reads of a topic on which nothing came.
 PAUSE_MS: Final = 100
 #: Creating must be over so long before the first due: minutes are sealed ten seconds ahead.
@@ -130,7 +133,9 @@ class LoadRun:
             TocsinError: a schedule could not be created, or a fault of the run could not be done.
         """
         load = self._load
-        async with AsyncScheduler(self._store, timing=self._timing, clock=self._clock) as scheduler:
+        async with AsyncScheduler(
+            self._store, timing=self._timing, clock=self._clock, timeout=CALL_TIMEOUT
+        ) as scheduler:
             await self._create(scheduler)
             timers = TimerSender(load, scheduler, self._expected, self._clock)
             work = [timers.run(), self._sample(), *(self._do(fault) for fault in self._faults)]
@@ -178,26 +183,37 @@ class LoadRun:
         return self._expected
 
     async def _create(self, scheduler: AsyncScheduler) -> None:
+        """Create every schedule; a call that stayed unanswered is repeated, which settles it."""
         began = self._clock.monotonic_ms()
-
-        def schedules() -> Iterator[NewSchedule]:
-            for planned in self._load.schedules():
-                self._expected.update(planned.expected())
-                yield planned.schedule
-
-        async for result in scheduler.create_many(schedules()):
-            if result.error is not None:
-                raise result.error
-            self.created_count += 1
-            self._screen.created(self.created_count)
-            if self._until_start() < 0:
-                break
+        for planned in self._load.schedules():
+            self._expected.update(planned.expected())
+        unanswered = await self._create_each(scheduler, (planned.schedule for planned in self._load.schedules()))
+        while unanswered and self._until_start() > 0:
+            again = (planned.schedule for planned in self._load.schedules())
+            unanswered = await self._create_each(
+                scheduler, (schedule for schedule in again if schedule.schedule_id in unanswered)
+            )
         self._create_seconds = (self._clock.monotonic_ms() - began) / 1000
         if self._until_start() < AHEAD_MS / 1000:
             raise SettingsError(
                 f"{self.created_count:,} schedules took {self._create_seconds:.0f} s to create, and more time than was "
                 "left before the first due; repeat the run with a longer --warmup or a smaller --scale."
             )
+
+    async def _create_each(self, scheduler: AsyncScheduler, schedules: Iterable[NewSchedule]) -> set[str]:
+        """The ids of those for which the store did not answer."""
+        unanswered = set()
+        async for result in scheduler.create_many(schedules):
+            if isinstance(result.error, OutcomeUnknown | StoreUnavailable):
+                unanswered.add(result.schedule_id)
+            elif result.error is not None:
+                raise result.error
+            else:
+                self.created_count += 1
+                self._screen.created(self.created_count)
+            if self._until_start() < 0:
+                break
+        return unanswered
 
     async def _watch(self, beside: Sequence[asyncio.Task[None]], timers: TimerSender) -> None:
         """Read the topics until all is there, or patience ends."""

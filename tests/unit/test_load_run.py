@@ -18,7 +18,7 @@ from tocsin.loadtest.profiles import Load, Profile
 from tocsin.loadtest.topic_reader import Arrived
 from tocsin.loadtest.verdict import Seen
 from tocsin.schema.entries import parse_instant
-from tocsin.schema.errors import SettingsError
+from tocsin.schema.errors import SettingsError, StoreTimeout
 from tocsin.schema.instants import MINUTE_MS, SECOND_MS
 from tocsin.schema.levels import Layout
 from tocsin.schema.sqlite import SqliteStore
@@ -190,6 +190,22 @@ def test_a_timer_that_comes_although_it_was_recalled_is_unexpected(bench: Bench)
 def test_schedules_that_are_created_too_late_end_the_run(bench: Bench) -> None:
     with pytest.raises(SettingsError, match="--warmup"):
         bench.run(Profile.STEADY, scale=0.01, ahead_ms=0)
+
+
+def test_a_create_that_stayed_unanswered_is_repeated(bench: Bench) -> None:
+    create = bench.store.insert_schedule
+    calls = itertools.count()
+
+    async def stall_once(row: Any) -> Any:
+        if next(calls) == 3:
+            await bench.clock.sleep_ms(31 * SECOND_MS)
+            raise StoreTimeout("no answer")
+        return await create(row)
+
+    bench.store.insert_schedule = stall_once  # type: ignore[method-assign]
+    found = bench.run(Profile.STEADY, scale=0.01, ahead_ms=2 * MINUTE_MS).findings
+    assert (found.expected, found.dispatched, found.lost, found.unexpected) == (120, 120, 0, 0)
+    assert next(calls) > 20
 
 
 def test_a_fault_that_cannot_be_done_ends_the_run(bench: Bench) -> None:
