@@ -10,7 +10,7 @@ from simulation.verdict import Report
 
 HOUR_MS = 3_600_000
 #: A night's run says how far it is after so many seeds.
-PROGRESS = 1_000
+PROGRESS = 500
 
 
 @pytest.mark.timeout(0)
@@ -18,13 +18,16 @@ def test_no_seed_breaks_a_promise(seeds: range, capsys: pytest.CaptureFixture[st
     reports = []
     for report in in_workers(run, seeds):
         reports.append(report)
+        if report.violations:
+            with capsys.disabled():
+                print(f"\n  seed {report.seed} fails: {', '.join(sorted(report.kinds))}", end="", flush=True)
         if len(reports) % PROGRESS == 0:
             with capsys.disabled():
                 print(f"\n{_summary(reports)}", end="", flush=True)
     failing = [report for report in reports if report.violations]
     with capsys.disabled():
         print(f"\n{_summary(reports)}")
-        for report in failing[:20]:
+        for report in failing:
             print(f"  seed {report.seed}: {', '.join(sorted(report.kinds))}")
     if failing:
         (explanation,) = in_workers(explain, [failing[0].seed], workers=1)
@@ -50,8 +53,9 @@ def _summary(reports: list[Report]) -> str:
     dispatched = sum(report.dispatched for report in reports)
     changes = sum(report.changes for report in reports)
     faults = sum(report.faults for report in reports)
+    failing = sum(bool(report.violations) for report in reports)
     span = f"{reports[0].seed}–{reports[-1].seed}" if len(reports) > 1 else f"{reports[0].seed}"
     return (
         f"seeds {span}: {hours:.1f} simulated hours, {dispatched} occurrences dispatched, {changes} changes, "
-        f"{faults} faults injected"
+        f"{faults} faults injected, {failing} seeds failing"
     )
