@@ -6,7 +6,7 @@ export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench simulate advisories endurance faults docs clean
+.PHONY: help demo test lint bench simulate advisories endurance faults loadtest docs clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ faults: .venv/test ## Strike herds, brokers and fleets at full length: ROUNDS=n 
 	@FAULT_ROUNDS=$(or $(ROUNDS),20) OUTAGE_SECONDS=120 FLEET_SECONDS=300 $(if $(SEED),FAULT_SEED=$(SEED)) \
 		$(BIN)/python -m pytest -rP tests/acceptance/test_herd_struck.py tests/acceptance/test_outages.py \
 		tests/acceptance/test_fleet.py
+
+loadtest: .venv/test ## Hourly peaks on three Cassandra nodes, a dispatcher killed in one: MINUTES=n (5)
+	@$(BIN)/tocsin loadtest run --minutes $(or $(MINUTES),5) --kill-dispatcher-at 1 --report loadtest.html
 
 docs: .venv/test ## Build the documentation into site/; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
