@@ -204,7 +204,7 @@ def audited_all_along(random: Random) -> list[Event]:
 
 
 def clocks_are_wrong(random: Random) -> list[Event]:
-    """A host's clock is off by five seconds, one of the store's by five, and then all of the store's step by an hour."""
+    """A host's clock is off by five seconds, one of the store's by five, then all of the store's step by an hour."""
     creates = [
         Call(
             at_ms=3_000 + 200 * number,

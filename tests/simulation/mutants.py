@@ -17,6 +17,7 @@ OWNER = "tocsin.dispatcher.owner"
 READING = "tocsin.dispatcher.reading"
 FLEET = "tocsin.dispatcher.fleet"
 DISPATCH = "tocsin.dispatcher.dispatch"
+CATCH_UP = "tocsin.dispatcher.catch_up"
 LAYOUTS = "tocsin.dispatcher.layouts"
 SET_LAYOUT = "tocsin.producer.layouts"
 AUDITS = "tocsin.dispatcher.audits"
@@ -238,6 +239,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "counted=flight.publish",
         "counted=True",
         ("stops_once_it_has_published", 0),
+    ),
+    _mutant(
+        "what is late and not missed stands for those that were",
+        CATCH_UP,
+        "stands = counted and horizon.now - spec.due_of(schedule_id, scheduled_for) > horizon.grace_ms",
+        "stands = counted",
+        2091,
     ),
     _mutant(
         "a minute is read without a look at the layouts",
