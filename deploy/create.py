@@ -75,7 +75,7 @@ def create(
     ] = None,
     start: Annotated[str | None, typer.Option(metavar="INSTANT", help="No occurrence before it.")] = None,
     until: Annotated[str | None, typer.Option(metavar="INSTANT", help="No occurrence after it.")] = None,
-    max_runs: Annotated[int | None, typer.Option(metavar="N", help="How many occurrences in all.")] = None,
+    max_runs: Annotated[int | None, typer.Option(metavar="N", help="How many occurrences, excluded ones too.")] = None,
     jitter: Annotated[str, typer.Option(metavar="DURATION", help="Later by up to this.")] = "0s",
     catch_up: CatchUpOption = CatchUp.LATEST,
     max_catch_up: Annotated[int, typer.Option(metavar="N", help="At most so many under all.")] = 1000,

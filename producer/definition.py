@@ -66,7 +66,7 @@ class NewSchedule:
     start: datetime | None = None
     #: No occurrence after it; inclusive, timezone-aware.
     until: datetime | None = None
-    #: How many occurrences there are in all.
+    #: How many occurrences there are in all; those that `exclude` drops count too.
     max_runs: int | None = None
     #: How much later than nominal they may be due, the same for one occurrence each time.
     jitter: timedelta = timedelta(0)
