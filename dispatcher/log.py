@@ -35,7 +35,7 @@ def configure_log(*, as_json: bool) -> None:
             _escaped,
             *render,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
 
