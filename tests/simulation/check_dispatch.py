@@ -111,13 +111,16 @@ def _begins_ms(history: History, version: Version) -> float:
     """From when on its occurrences are owed: all of them, but for a version that was committed too late.
 
     Its client stood still between its last look at the clock and its commit, for longer than a write ahead is asked
-    about. Such a version begins with whoever armed it then, its client or the audit; what recurs no more has passed.
+    about. Such a version begins with whoever armed it then, its client or the audit, by the clock the store showed;
+    what recurs no more has passed.
     """
     if version.applied_ms - version.row.version / 1000 <= TIMING.commit_limit_ms:
         return 0
     if version.once:
         return math.inf
-    return version.promise.at_ms if version.promise else history.quiet_ms
+    armed_ms = version.promise.at_ms if version.promise else history.quiet_ms
+    steps = (each for each in history.disturbances if each.what == "store" and each.start_ms <= armed_ms <= each.end_ms)
+    return max([armed_ms, *(step.end_ms for step in steps)])
 
 
 def _drops_all(replaced: tuple[tuple[int, int], ...]) -> bool:

@@ -203,6 +203,66 @@ def audited_all_along(random: Random) -> list[Event]:
     return events
 
 
+def changed_and_left_alone(random: Random) -> list[Event]:
+    """Schedules are cancelled, paused and updated; every owner is killed soon, and the next ones come much later."""
+    events: list[Event] = []
+    changed = 30_000 + random.randint(0, TIMING.minute_ms)
+    for number, operation in enumerate(("cancel", "pause", "update")):
+        wanted = Wanted(period_ms=TIMING.minute_ms, anchor_ms=random.randint(0, TIMING.minute_ms))
+        edited = msgspec.structs.replace(wanted, payload="edited")
+        events += [
+            Call(at_ms=5_000, operation="create", schedule_id=f"s{number}", wanted=wanted),
+            Call(
+                at_ms=changed,
+                operation=operation,
+                schedule_id=f"s{number}",
+                wanted=edited if operation == "update" else None,
+            ),
+        ]
+    # Beyond the occurrence that waited when they were changed.
+    down_ms = TIMING.minute_ms + random.randint(1_000, 3_000)
+    # At once, or when committed has passed the change.
+    killed = changed + random.choice((100, 2_500))
+    return [*events, Outage(at_ms=killed, duration_ms=down_ms)]
+
+
+def lease_of_a_minority(random: Random) -> list[Event]:
+    """Who acquires a range gets no answer and dies before asking: the lease may stand on one replica only."""
+    wanted = Wanted(period_ms=1_000, anchor_ms=100)
+    events: list[Event] = [
+        Call(at_ms=5_000, operation="create", schedule_id=f"s{number}", wanted=wanted) for number in range(4)
+    ]
+    for at in range(20_000, 75_000, 11_000):
+        dies = Trap(action="kill", call="read_lease", from_ms=at, sent=False)
+        events.append(Outage(at_ms=at, duration_ms=random.randint(100, 1_000)))
+        events += [HostFault(at_ms=at + 2_900, host=host, trap=dies) for host in range(3)]
+    return events
+
+
+def stops_once_it_has_published(random: Random) -> list[Event]:
+    """The only owner stands still between Kafka's answer and its re-arm, until what is due meanwhile is missed."""
+    creates = [
+        Call(
+            at_ms=5_000,
+            operation="create",
+            schedule_id=f"s{number}",
+            wanted=Wanted(period_ms=1_000, anchor_ms=100 + 50 * number, catch_up=CatchUp.EARLIEST),
+        )
+        for number in range(4)
+    ]
+    stops = [
+        HostFault(
+            at_ms=at,
+            host=host,
+            trap=Trap(
+                action="pause", call="publish", from_ms=at, spared=random.randint(0, 3), sent=True, duration_ms=20_000
+            ),
+        )
+        for host, at in ((0, 20_000), (1, 20_000), (2, 20_000))
+    ]
+    return [*creates, *stops]
+
+
 def clocks_are_wrong(random: Random) -> list[Event]:
     """A host's clock is off by five seconds, one of the store's by five, then all of the store's step by an hour."""
     creates = [
@@ -275,6 +335,9 @@ DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
         (seal_is_not_heard, NetworkFaults()),
         (sealer_dies, NetworkFaults()),
         (cascader_dies, NetworkFaults()),
+        (changed_and_left_alone, NetworkFaults()),
+        (lease_of_a_minority, NetworkFaults(unknown=0.3)),
+        (stops_once_it_has_published, NetworkFaults()),
         (away_longer_than_rows_live, NetworkFaults(slow=0.1)),
         (audited_all_along, NetworkFaults(slow=0.1)),
         (split_while_busy, NetworkFaults(slow=0.1)),

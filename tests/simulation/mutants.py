@@ -71,6 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
         OWNER,
         "markers_read_to = max(oldest_marker, self._services.genesis - self._timing.marker_slack_ms)",
         "markers_read_to = read_to",
+        ("changed_and_left_alone", 0),
     ),
     _mutant(
         "no write ahead",
@@ -238,7 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
         DISPATCH,
         "counted=flight.publish",
         "counted=True",
-        ("stops_once_it_has_published", 0),
+        ("stops_once_it_has_published", 1),
     ),
     _mutant(
         "what is late and not missed stands for those that were",

@@ -204,7 +204,7 @@ class World:
         self.history.disturbances.append(Disturbance(now, now + duration_ms, what.split(maxsplit=1)[0], whom))
 
     def _step(self, step_ms: float, hosts: list[Host], *, on: bool) -> None:
-        self._highest_ms = self._shown_ms()
+        self._shown_ms()
         self._steps.append((self.loop.now_ms + REREAD_MS, self.cluster.step_ms))
         self.cluster.step_ms = step_ms if on else 0
         for host in hosts:
@@ -214,7 +214,10 @@ class World:
         """The highest time the store has shown, by the median of its nodes, carried on until all have read it again."""
         readings = [self.true_ms() + replica.skew_ms for replica in self.cluster.replicas]
         steps = [step_ms for until_ms, step_ms in self._steps if until_ms >= self.loop.now_ms]
-        return max(median(readings) + max([self.cluster.step_ms, *steps]), self._highest_ms)
+        shown_ms = median(readings) + max([self.cluster.step_ms, *steps])
+        # What it has shown once it has shown, whatever it shows later.
+        self._highest_ms = max(shown_ms, self._highest_ms)
+        return self._highest_ms
 
     def _forgets(self, bucket: Bucket, row: PackRow) -> bool:
         """Whether a node has let a pack go: as soon as it may."""
