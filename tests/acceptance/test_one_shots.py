@@ -10,8 +10,8 @@ from acceptance.faults import Fleet
 from acceptance.processes import Processes
 from acceptance.records import Topic
 
-from tocsin.loadtest.verdict import Verdict, judge
 from tocsin.deploy.stack import LocalStack
+from tocsin.loadtest.verdict import Verdict, judge
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.kafka]
 
