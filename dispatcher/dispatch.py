@@ -106,10 +106,6 @@ class Dispatch:
             flights, outcomes = again, await self._publish(again)
         await self._rearm(rearms)
 
-    def finish(self, item: Item) -> None:
-        """There is nothing to publish and nothing to arm: a recall that has met its timer, or has none."""
-        self._finish(item)
-
     # Which occurrence, and whether it goes out
 
     def _prepare(self, item: Item) -> Sequence[Flight]:

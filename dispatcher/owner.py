@@ -38,6 +38,7 @@ from tocsin.dispatcher.record import record_of
 from tocsin.dispatcher.services import Services
 from tocsin.dispatcher.verification import Verifier
 from tocsin.dispatcher.waiting import Item, Status, Waiting
+from tocsin.producer.timers import recall_marker
 from tocsin.schema.entries import Entry, Kind
 from tocsin.schema.errors import ClockSkew, InvalidSchedule
 from tocsin.schema.levels import Level
@@ -276,6 +277,9 @@ class RangeOwner:
         for position, entry in placed:
             if position <= read_to or self._services.lately.was_finished(identity(entry)):
                 continue
+            if entry.kind == Kind.RECALL:
+                self._recall(entry)
+                continue
             missed = sealed_at - entry.due > self._timing.misfire_grace_ms
             item = self.waiting.add(entry, position, missed=missed)
             if item is None:
@@ -286,6 +290,12 @@ class RangeOwner:
                 self._make_ready(item)
         if to_verify:
             self._spawn(self._verifier.entries(to_verify))
+
+    def _recall(self, entry: Entry) -> None:
+        """A recall lies first in its bucket: known as a marker, it ends its timer wherever in the bucket that lies."""
+        until_ms = entry.due + self._timing.marker_slack_ms
+        marker = recall_marker(entry.schedule_id, entry.scheduled_for, until_ms=until_ms)
+        self._take_markers([PlacedMarker(entry.due, marker)])
 
     def _take_markers(self, markers: Iterable[PlacedMarker]) -> None:
         to_verify = list(self.waiting.add_markers(markers))
@@ -303,10 +313,6 @@ class RangeOwner:
 
     def _make_ready(self, item: Item) -> bool:
         """Decode the spec and build the record ahead of time; False: there is nothing to publish."""
-        if item.entry.kind == Kind.RECALL:
-            if item.status is Status.DISPATCHING:
-                self._dispatch.finish(item)
-            return False
         try:
             item.spec = cached_spec(item.entry.spec)
         except (msgspec.MsgspecError, InvalidSchedule):

@@ -33,7 +33,7 @@ from typing import NamedTuple
 from tocsin.producer.frontiers import Frontiers
 from tocsin.producer.persistence import Persistence
 from tocsin.schema.clock import Clock, StoreClock
-from tocsin.schema.entries import Entry, encode_pack, pack
+from tocsin.schema.entries import Entry, Kind, encode_pack, pack
 from tocsin.schema.errors import StoreTimeout
 from tocsin.schema.levels import Bucket, Level, Levels
 from tocsin.schema.schedules import Marker
@@ -239,6 +239,9 @@ class Inserter:
             else:
                 position = min(entry.due, farthest)
                 tick = 0
+                if entry.kind == Kind.RECALL:
+                    # First in its bucket: however many pages that has, it is read before the timer it takes back.
+                    position = self._levels.bucket(level, position, entry.schedule_id).start
                 attempt = _Try(index, entry, level, position)
             groups[self._levels.bucket(level, position, entry.schedule_id), tick].append(attempt)
         written: list[_Try] = []

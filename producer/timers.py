@@ -5,9 +5,10 @@ conditional write, nothing to confirm. On far it is whole, for there is no row t
 verify it against either, so a demoted one counts as it is. The same id and instant twice is one occurrence.
 
 `recall` takes one back. While its minute or day is not sealed, an entry of kind RECALL goes to the very place where the
-timer waits; both are read together, and the higher version wins. Once the place is sealed the timer may be in its
-owner's memory already, so a change marker follows it there, by the same rule and with the same promise as the marker of
-a cancelled schedule. A recall's marker ends that one instant of that one id and no schedule of the same name.
+timer waits, at the start of its bucket: whoever reads the bucket, page by page, meets the recall before the timer, and
+takes it for a change marker. Once the place is sealed the timer may be in its owner's memory already, so a change
+marker follows it there, by the same rule and with the same promise as the marker of a cancelled schedule. A recall's
+marker ends that one instant of that one id and no schedule of the same name.
 """
 
 from __future__ import annotations
@@ -141,8 +142,12 @@ class Timers:
                 return True
 
         def marker_at(position: int) -> Marker:
-            until = max(at, position) + self._timing.marker_slack_ms
-            return Marker(schedule_id=timer_id, version=RECALL_VERSION, from_ms=at, until_ms=until, verify=False)
+            return recall_marker(timer_id, at, until_ms=max(at, position) + self._timing.marker_slack_ms)
 
         place, _ = await self._inserter.insert_marker(self._levels.shard_range(timer_id), marker_at, deadline=deadline)
         return at >= place.position
+
+
+def recall_marker(timer_id: str, at: int, *, until_ms: int) -> Marker:
+    """The change marker that ends one timer: the instant it was sent for, and until when it is to be known; ms UTC."""
+    return Marker(schedule_id=timer_id, version=RECALL_VERSION, from_ms=at, until_ms=until_ms, verify=False)

@@ -16,6 +16,7 @@ from simulation.scenario import (
     Call,
     Event,
     ExtraRun,
+    Herd,
     HostClockStep,
     HostFault,
     Outage,
@@ -203,6 +204,22 @@ def audited_all_along(random: Random) -> list[Event]:
     return events
 
 
+def recalled_in_a_large_minute(random: Random) -> list[Event]:
+    """Timers are recalled in a minute of many pages, which is only read when it has passed."""
+    recalls = [
+        ExtraRun(
+            at_ms=15_000 + 100 * number,
+            operation="send",
+            name=f"t{number}",
+            due_ms=random.randint(40_200, 49_800),
+            recall_ms=22_000 + 100 * number,
+        )
+        for number in range(12)
+    ]
+    wanted = Wanted(period_ms=10_000, anchor_ms=40_000 + random.randint(0, 9_000), catch_up=CatchUp.EARLIEST)
+    return [*recalls, Herd(at_ms=24_000, name="h", count=40, wanted=wanted), Outage(at_ms=32_000, duration_ms=27_000)]
+
+
 def changed_and_left_alone(random: Random) -> list[Event]:
     """Schedules are cancelled, paused and updated; every owner is killed soon, and the next ones come much later."""
     events: list[Event] = []
@@ -335,6 +352,7 @@ DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
         (seal_is_not_heard, NetworkFaults()),
         (sealer_dies, NetworkFaults()),
         (cascader_dies, NetworkFaults()),
+        (recalled_in_a_large_minute, NetworkFaults()),
         (changed_and_left_alone, NetworkFaults()),
         (lease_of_a_minority, NetworkFaults(unknown=0.3)),
         (stops_once_it_has_published, NetworkFaults()),

@@ -228,6 +228,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ("away_longer_than_rows_live", 3),
     ),
     _mutant(
+        "a recall lies behind the timer it takes back",
+        INSERT,
+        "position = self._levels.bucket(level, position, entry.schedule_id).start",
+        "position = min(entry.due + self._timing.minute_ms // 4, self._levels.end(level, position) - 1)",
+        ("recalled_in_a_large_minute", 0),
+    ),
+    _mutant(
         "an epoch that only a minority has is forgotten where it does not show",
         FLEET,
         "if lease.epoch > newest.epoch:",
