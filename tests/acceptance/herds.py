@@ -47,7 +47,7 @@ class Registers:
     def read(self) -> Ranges:
         """Owners and progress now."""
         owners = self._rows("SELECT shard_range, owner FROM {}.leases")
-        committed = self._rows("SELECT DISTINCT shard_range, committed FROM {}.frontier")
+        committed = self._rows("SELECT shard_range, committed FROM {}.frontier")
         return Ranges({number: _pid(owner) for number, owner in owners}, dict(committed))
 
     def _rows(self, text: str) -> list[tuple[int, Any]]:
