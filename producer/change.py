@@ -16,12 +16,14 @@ Repeating a call whose outcome was unknown redoes step 3 and succeeds: what a ch
 its own result. Once the first due is committed, step 3 would repeat history, and the audit's rule is used instead.
 
 The answer: `prevented` covers every occurrence of the replaced version due at or after the marker's position, and none
-was due between min(committed, now) and it, both as they were at the write ahead: what was dispatched since then was
-pending when the caller asked. Otherwise `possibly_dispatched`, with the keys of those in between.
+was due between min(committed, a second ago) and it, both as they were when the caller asked: what was dispatched since
+then was pending. Otherwise `possibly_dispatched`, with the keys of those in between; whoever cancels at the due is told
+of an occurrence that went out a moment ago, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import itertools
 from collections.abc import Callable
@@ -42,6 +44,8 @@ from tocsin.schema.store import Store
 
 #: Uncertain keys named in an answer at most; an outage of days may leave more of a fast schedule.
 UNCERTAIN_MAX = 1000
+#: What fell due so shortly before the caller asked is named, though committed may have passed it.
+JUST_NOW_MS = 1_000
 #: A version is an instant in µs; the store's clock gives ms, the rest is drawn from the token.
 VERSIONS_PER_MS = 1000
 
@@ -102,7 +106,7 @@ class _Ahead(NamedTuple):
     previous: ScheduleRow | None
     place: Place | None
     began: int
-    #: Up to when the replaced version's occurrences had been dispatched before it, ms UTC; None: it replaces nothing.
+    #: Up to when occurrences had been dispatched before the caller asked, ms UTC; None: it replaces nothing.
     committed: int | None = None
 
 
@@ -156,8 +160,11 @@ class Changes:
             if origin is Origin.GENERATED:
                 ahead = await self._commit_generated(schedule_id, wish, mine, deadline)
             else:
-                current = await self.read(schedule_id, deadline=deadline) if origin is Origin.THERE else None
+                current, committed = None, None
+                if origin is Origin.THERE:
+                    current, committed = await self._as_asked(schedule_id, deadline)
                 ahead, repeated = await self._commit(schedule_id, wish, current, mine, deadline)
+                ahead = ahead._replace(committed=committed)
             return await self._confirm(ahead, deadline, repeated=repeated)
         except (StoreTimeout, StoreUnavailable) as error:
             if not mine and not repeated:
@@ -167,6 +174,14 @@ class Changes:
             if not mine:
                 raise
             raise OutcomeUnknown(schedule_id) from refused
+
+    async def _as_asked(self, schedule_id: str, deadline: int) -> tuple[ScheduleRow | None, int]:
+        """The row, and up to when occurrences had been dispatched before the caller asked, ms UTC."""
+        shard_range = self._levels.shard_range(schedule_id)
+        row, frontier = await asyncio.gather(
+            self.read(schedule_id, deadline=deadline), self._inserter.read_frontier(shard_range, deadline=deadline)
+        )
+        return row, frontier.committed
 
     async def _commit_generated(self, schedule_id: str, wish: Wish, mine: dict[bytes, _Ahead], deadline: int) -> _Ahead:
         """Write ahead, and write the row until it is acknowledged: the same row, for nobody else writes one."""
@@ -243,15 +258,14 @@ class Changes:
         )
 
     async def _write_ahead(self, row: ScheduleRow, current: ScheduleRow | None, began: int, deadline: int) -> _Ahead:
-        place = committed = None
+        place = None
         entry = entry_from(row, row.since)
         if entry is not None:
             (place,) = await self._inserter.insert([Placement(entry.marked())], deadline=deadline)
         if current is not None:
-            marked, marker = await self._insert_marker(row, current, deadline, verify=True)
-            committed = marked.frontier.committed
+            _, marker = await self._insert_marker(row, current, deadline, verify=True)
             row = msgspec.structs.replace(row, until=marker.until_ms)
-        return _Ahead(row, current, place, began, committed)
+        return _Ahead(row, current, place, began)
 
     async def _commit_once(self, ahead: _Ahead) -> bool:
         """True: applied for certain. False: read again, it may hold, or somebody else was first."""
@@ -278,10 +292,11 @@ class Changes:
         marked, _ = await self._insert_marker(row, previous or row, deadline, verify=False)
         uncertain = None
         if previous is not None and committed is not None:
-            uncertain = self._uncertain(row, previous, min(committed, row.updated_at), marked.position)
+            low = min(committed, row.updated_at - JUST_NOW_MS)
+            uncertain = self._uncertain(row, previous, low, marked.position)
         elif row.state is not State.ACTIVE:
             # A pause or cancel keeps the spec, so the replaced occurrences can be named by a repeated call too.
-            low = min(marked.frontier.committed, self._store_clock.now_ms())
+            low = min(marked.frontier.committed, row.updated_at - JUST_NOW_MS)
             uncertain = self._uncertain(row, row, low, marked.position)
         return Committed(row, previous, uncertain)
 

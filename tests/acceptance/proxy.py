@@ -163,6 +163,7 @@ class Proxy:
         """End everything."""
         for link in self.links:
             self._do(link.close())
+        self._do(_end_the_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -174,3 +175,12 @@ class Proxy:
 async def _each(calls: Sequence[Callable[[], object]]) -> None:
     for call in calls:
         call()
+
+
+async def _end_the_rest() -> None:
+    """End connections that were still being accepted when the links closed, and let each transport close."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from unit.manual_clock import START_MS
 from unit.scripted_store import World, a_world
 
 from tocsin.dispatcher.verification import Answer, judge_entry, judge_marker
-from tocsin.producer.change import Committed, Wish
+from tocsin.producer.change import JUST_NOW_MS, Committed, Wish
 from tocsin.producer.definition import NewSchedule
 from tocsin.producer.wishes import Cancel, Create, Pause, Resume, Update
 from tocsin.schema.entries import occurrence_key
@@ -169,9 +169,23 @@ async def test_a_cancel_names_what_may_have_been_dispatched_just_now(world: Worl
 
 async def test_what_is_committed_is_no_longer_uncertain(world: World) -> None:
     await make(world, create(Once(to_datetime(START_MS + 100))))
-    world.clock.turn(300)
+    world.clock.turn(100 + JUST_NOW_MS)
     await world.seal(committed=START_MS + 100, sealed_near=START_MS + 300)
     assert (await make(world, Cancel("s"))).uncertain == ()
+
+
+async def test_what_went_out_a_moment_ago_is_named_though_it_is_committed(world: World) -> None:
+    await make(world, create(Once(to_datetime(START_MS + 100))))
+    world.clock.turn(50 + JUST_NOW_MS)
+    await world.seal(committed=START_MS + 100, sealed_near=START_MS + 300)
+    assert (await make(world, Cancel("s"))).uncertain == (occurrence_key("s", START_MS + 100),)
+
+
+async def test_what_is_dispatched_late_while_the_row_is_read_is_uncertain(world: World) -> None:
+    await make(world, create(Once(to_datetime(START_MS + 100))))
+    world.clock.turn(10 * JUST_NOW_MS)
+    world.store.meanwhile("read_frontier", lambda: world.seal(committed=START_MS + 100), nth=1)
+    assert (await make(world, Cancel("s"))).uncertain == (occurrence_key("s", START_MS + 100),)
 
 
 async def test_what_is_dispatched_while_the_change_is_made_is_uncertain_and_not_prevented(world: World) -> None:
