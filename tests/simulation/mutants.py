@@ -1,8 +1,9 @@
 """The bugs that the simulation must find. Each breaks one rule of the protocol in the shipped text.
 
-One rule is not here: that demoted entries are verified. While whoever repeats history names its source, and no client
+Two rules are not here. That demoted entries are verified: while whoever repeats history names its source, and no client
 writes past its deadline, no seed and no argument of ours found a run in which the mark alone saves something. It stays
-for what a longer stall than those may do.
+for what a longer stall than those may do. And that the target of a re-arm is computed before the lease is looked at:
+what follows an occurrence on time is a pure function of the two, so the order changes nothing that anyone could see.
 """
 
 from __future__ import annotations
