@@ -16,7 +16,7 @@ import pytest
 from tocsin.deploy.stack import LocalStack
 from tocsin.schema.errors import NotInitialised, SettingsError, StoreTimeout, StoreUnavailable
 from tocsin.schema.open_store import default_settings, open_store
-from tocsin.schema.store import PackRow, Settings, Store
+from tocsin.schema.store import SCHEMA_VERSION, PackRow, Settings, Store
 
 from .conftest import GENESIS, SETTINGS, TIMING, Fresh
 
@@ -187,7 +187,9 @@ async def test_another_schema_version_is_refused_with_what_to_do(
 ) -> None:
     change = f"UPDATE {keyspace}.settings SET value = %s WHERE name = 'settings' IF EXISTS"
     (text,) = cassandra_session.execute(f"SELECT value FROM {keyspace}.settings WHERE name = 'settings'").one()
-    cassandra_session.execute(change, (text.replace('"schema_version":1', '"schema_version":99'),))
+    newer = text.replace(f'"schema_version":{SCHEMA_VERSION}', '"schema_version":99')
+    assert newer != text
+    cassandra_session.execute(change, (newer,))
     for attempt in (open_store(cassandra_url).open(), open_store(cassandra_url).initialise(SETTINGS)):
         with pytest.raises(SettingsError, match=r"schema version 99.*use a newer release"):
             await attempt

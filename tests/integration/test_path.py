@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -280,7 +281,10 @@ async def test_an_update_takes_over_where_the_old_version_ends(scheduler: AsyncS
     records = await consumer.until(lambda records: [record.value for record in records].count(b"new") >= 3)
     await scheduler.cancel(schedule_id)
 
-    keys = [record.key for record in records]
+    # What the old version may have dispatched just before, the new one dispatches in its own name.
+    repeated = [key for key, count in Counter(record.key for record in records).items() if count > 1]
+    assert set(repeated) <= set(change.uncertain)
+    keys = list(dict.fromkeys(record.key for record in records))
     assert keys == keys_of(schedule_id, anchor, len(keys))
     values = [record.value for record in records]
     assert values == sorted(values, reverse=True)
@@ -304,8 +308,10 @@ async def test_nothing_comes_between_pause_and_resume(scheduler: AsyncScheduler,
     await scheduler.cancel(schedule_id)
 
     assert (paused.schedule.state, resumed.schedule.state) == (State.PAUSED, State.ACTIVE)
-    dues = [parse_instant(each.headers["ce_time"]) for each in records if each.headers["ce_scheduleid"] == schedule_id]
-    assert [due for due in dues if paused_at < due < resumed_at] == []
+    own = [each for each in records if each.headers["ce_scheduleid"] == schedule_id]
+    dues = [parse_instant(each.headers["ce_time"]) for each in own]
+    between = [each.key for each, due in zip(own, dues, strict=True) if paused_at < due < resumed_at]
+    assert set(between) <= set(paused.uncertain)
     assert dues == sorted(set(dues))
 
 
