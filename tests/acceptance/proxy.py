@@ -28,6 +28,8 @@ from typing import Any
 PIECE_BYTES = 64 * 1024
 #: How long a node may take to answer.
 PATIENCE_SECONDS = 60.0
+#: How soon connections are looked at again that have not ended.
+SERVED_SECONDS = 0.05
 
 
 class Link:
@@ -42,19 +44,16 @@ class Link:
         self.refuses = False
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._connections: set[asyncio.Task[None] | None] = set()
 
     async def open(self) -> None:
         """Listen on a free port."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.listens_on = self._server.sockets[0].getsockname()[1]
 
-    async def close(self) -> None:
-        """Stop listening and end every connection."""
+    def close(self) -> None:
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
-        self.cut()
-        await asyncio.gather(*filter(None, self._connections))
 
     def cut(self) -> None:
         """End every connection there is, without a goodbye."""
@@ -62,14 +61,11 @@ class Link:
             writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        self._connections.add(task)
         self._writers.add(writer)
         try:
             if not self.refuses:
                 await self._serve(reader, writer)
         finally:
-            self._connections.discard(task)
             self._writers.discard(writer)
             writer.transport.abort()
 
@@ -161,12 +157,25 @@ class Proxy:
 
     def close(self) -> None:
         """End everything."""
-        for link in self.links:
-            self._do(link.close())
-        self._do(_end_the_rest())
+        self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _end(self) -> None:
+        """End all connections, then listen no more; the other way round asyncio leaves sockets open (Python 3.11).
+
+        A connection whose server closed after it was accepted and before it was established is never established.
+        """
+        for link in self.links:
+            link.refuses = True
+        while serving := asyncio.all_tasks() - {asyncio.current_task()}:
+            for link in self.links:
+                link.cut()
+            await asyncio.wait(serving, timeout=SERVED_SECONDS)
+        for link in self.links:
+            link.close()
+        await asyncio.sleep(0)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -175,12 +184,3 @@ class Proxy:
 async def _each(calls: Sequence[Callable[[], object]]) -> None:
     for call in calls:
         call()
-
-
-async def _end_the_rest() -> None:
-    """End connections that were still being accepted when the links closed, and let each transport close."""
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
-    await asyncio.sleep(0)
