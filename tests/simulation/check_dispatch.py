@@ -114,7 +114,7 @@ def _begins_ms(history: History, version: Version) -> float:
     about. Such a version begins with whoever armed it then, its client or the audit, by the clock the store showed;
     what recurs no more has passed.
     """
-    if version.applied_ms - version.row.version / 1000 <= TIMING.commit_limit_ms:
+    if version.applied_ms - version.row.updated_at <= TIMING.commit_limit_ms:
         return 0
     if version.once:
         return math.inf

@@ -179,7 +179,7 @@ class History:
         Their client stood still between its look at the clock and its commit: the one case that is left to the audit.
         """
         promised = {(promise.schedule_id, promise.version) for promise in self.acknowledged}
-        late = (row for at_ms, row in self.applied if at_ms - row.version // 1000 > limit_ms)
+        late = (row for at_ms, row in self.applied if at_ms - row.updated_at > limit_ms)
         return [row.schedule_id for row in late if (row.schedule_id, row.version) not in promised]
 
     def delivered(self, delivery: Delivery) -> None:
