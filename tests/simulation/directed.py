@@ -256,8 +256,8 @@ def lease_of_a_minority(random: Random) -> list[Event]:
     return events
 
 
-def stops_once_it_has_published(random: Random) -> list[Event]:
-    """The only owner stands still between Kafka's answer and its re-arm, until what is due meanwhile is missed."""
+def stops_once_it_has_published(random: Random, duration_ms: int = 20_000) -> list[Event]:
+    """Every owner stands still between Kafka's answer and its re-arm, until what is due meanwhile is missed."""
     creates = [
         Call(
             at_ms=5_000,
@@ -272,12 +272,22 @@ def stops_once_it_has_published(random: Random) -> list[Event]:
             at_ms=at,
             host=host,
             trap=Trap(
-                action="pause", call="publish", from_ms=at, spared=random.randint(0, 3), sent=True, duration_ms=20_000
+                action="pause",
+                call="publish",
+                from_ms=at,
+                spared=random.randint(0, 3),
+                sent=True,
+                duration_ms=duration_ms,
             ),
         )
         for host, at in ((0, 20_000), (1, 20_000), (2, 20_000))
     ]
     return [*creates, *stops]
+
+
+def stops_for_about_the_grace(random: Random) -> list[Event]:
+    """The same, so briefly that what went out is taken for missed, and what comes next is only late."""
+    return stops_once_it_has_published(random, TIMING.misfire_grace_ms + random.randint(-500, 900))
 
 
 def clocks_are_wrong(random: Random) -> list[Event]:
@@ -356,6 +366,7 @@ DIRECTED: dict[str, tuple[Callable[[Random], list[Event]], NetworkFaults]] = {
         (changed_and_left_alone, NetworkFaults()),
         (lease_of_a_minority, NetworkFaults(unknown=0.3)),
         (stops_once_it_has_published, NetworkFaults()),
+        (stops_for_about_the_grace, NetworkFaults()),
         (away_longer_than_rows_live, NetworkFaults(slow=0.1)),
         (audited_all_along, NetworkFaults(slow=0.1)),
         (split_while_busy, NetworkFaults(slow=0.1)),

@@ -254,7 +254,7 @@ MUTANTS: tuple[Mutant, ...] = (
         CATCH_UP,
         "stands = counted and horizon.now - spec.due_of(schedule_id, scheduled_for) > horizon.grace_ms",
         "stands = counted",
-        2091,
+        ("stops_for_about_the_grace", 0),
     ),
     _mutant(
         "a minute is read without a look at the layouts",
