@@ -21,9 +21,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tocsin.deploy.dispatch import dispatcher_command, inherited_environment
@@ -33,6 +32,9 @@ from tocsin.dispatcher.kafka_security import KafkaSecurity
 from tocsin.dispatcher.sink import kafka_servers
 from tocsin.schema.errors import SettingsError, StoreTimeout, StoreUnavailable
 from tocsin.schema.store import Store
+
+if TYPE_CHECKING:
+    import psutil
 
 #: How long a dispatcher has to answer a scrape, and to stop.
 SCRAPE_SECONDS: Final = 5
@@ -170,6 +172,8 @@ class RunningParts:
 
     def usage(self) -> Mapping[str, tuple[float, int]]:
         """By part: processor seconds since it began, and resident bytes."""
+        import psutil  # of the extra `loadtest`, which no other command needs
+
         ids = {f"dispatcher {number}": process.pid for number, process in enumerate(self._dispatchers, 1)}
         ids |= self._place.stack.process_ids() if self._place.stack is not None else {}
         ids["load test"] = os.getpid()

@@ -227,9 +227,12 @@ class AsyncScheduler(Inquiries):
         check_schedule_id(schedule_id)
         request_id = self._generated_id() if request_id is None else request_id
         check_request_id(request_id)
-        window = ceil_ms(start, field="start"), ceil_ms(end, field="end")
         row = require_living(await self._row(schedule_id))
-        count = count_planned(row, window, per_second, self._store_clock.now_ms())
+        now = self._store_clock.now_ms()
+        # The caller's now may be a little ahead of the store's.
+        until = ceil_ms(end, field="end")
+        window = ceil_ms(start, field="start"), now if now < until <= now + self._timing.skew_ms_max else until
+        count = count_planned(row, window, per_second, now)
         if not dry_run:
             _, deadline = await self._ready()
             terms = BackfillTerms(request_id, window[1], per_second)

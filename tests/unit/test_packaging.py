@@ -98,3 +98,9 @@ def test_the_command_is_installed(pyproject: dict[str, Any], wheel: zipfile.ZipF
     module, _, function = pyproject["project"]["scripts"]["tocsin"].partition(":")
     assert f"tocsin = {module}:{function}" in wheel.read(name).decode()
     assert f"{module.replace('.', '/')}.py" in wheel.namelist()
+
+
+def test_every_command_but_the_load_test_works_without_what_the_load_test_needs() -> None:
+    program = "import sys; sys.modules.update(psutil=None, plotly=None); from tocsin.deploy import application"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

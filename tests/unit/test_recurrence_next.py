@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from command_line import tocsin
 from typer.testing import CliRunner
 
 from tocsin.deploy import next as next_room
@@ -189,7 +190,7 @@ def test_a_rule_that_the_clock_always_skips_never_occurs() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["0 9 * * *", "--every", "5s"], ["0 9 * * *", "--count", "0"]])
 def test_a_malformed_command_line_exits_with_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(APPLICATION, arguments).exit_code == 2
+    assert tocsin("next", *arguments).code == 2
 
 
 def test_durations_and_instants_are_read_as_people_type_them() -> None:
