@@ -45,7 +45,8 @@ GROWN_MIB_MAX = 48
 PATIENCE_SECONDS = 90
 TOPICS = 5
 PULSES_PER_TOPIC = 20
-LATENESS_MS_MAX = 500
+#: At full length a figure is judged, of a machine that does nothing else; otherwise that nobody waits for the topic.
+LATENESS_MS_MAX = 500 if OUTAGE_SECONDS >= 60 else UNKNOWN_TOPIC_MS / 2
 
 OpenTopic = Callable[[], Topic]
 
